@@ -1,0 +1,21 @@
+"""Finding a thing by the name a person typed, and telling the near matches when there is none."""
+
+import difflib
+from collections.abc import Iterable
+
+from kit.errors import UsageFault
+
+
+def near_matches(wrong: str, known: Iterable[str]) -> str:
+    """A clause that helps after a wrong name: the near matches, else all known names."""
+    names = sorted(set(known))
+    by_fold = {name.casefold(): name for name in names}
+    close = difflib.get_close_matches(wrong.casefold(), by_fold, n=3, cutoff=0.5)
+    if close:
+        return "did you mean " + " or ".join(f"'{by_fold[fold]}'" for fold in close) + "?"
+    return "known: " + ", ".join(names) if names else "there is none"
+
+
+def unknown(kind: str, wrong: str, known: Iterable[str]) -> UsageFault:
+    """The fault for a name that is not known: ``unknown profile 'mi35x'; did you mean 'mi355x'?``"""
+    return UsageFault(f"unknown {kind} '{wrong}'", near_matches(wrong, known))

@@ -1,0 +1,181 @@
+"""What will be run: sessions, and the cases that each of them answers. Data only; made on the host, read by the worker."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, JsonValue
+
+from kit.measurement import Record
+
+PLAN_SCHEMA = 1
+
+
+class PromptLogprobs(Record):
+    """Prompt-token logprobs of one identity, each prompt in a request of its own, against the oracle.
+
+    Attributes:
+        adapter: name of the adapter, None for the base model.
+        prompt_lengths: tokens per prompt; the token ids follow from the seed (`kit.synthetic.prompts`).
+        seed: seed of the prompts.
+    """
+
+    check: Literal["prompt-logprobs"] = "prompt-logprobs"
+    adapter: str | None
+    prompt_lengths: tuple[int, ...]
+    seed: int
+
+
+class MixedBatchRow(Record):
+    """One row of a batch in which every row has an identity of its own: against the solo run of that row, and the oracle.
+
+    Attributes:
+        composition: the identity of every row (None is the base model).
+        row: which row this case judges.
+        prompt_lengths: tokens per row, as many as `composition`.
+        seed: seed of the prompts.
+    """
+
+    check: Literal["mixed-batch-row"] = "mixed-batch-row"
+    composition: tuple[str | None, ...]
+    row: int
+    prompt_lengths: tuple[int, ...]
+    seed: int
+
+
+class GroupedDecode(Record):
+    """Grouped decode attention over a shuffled page table, against float64.
+
+    Attributes:
+        batch: requests. query_heads, kv_heads: heads; query_heads is a multiple of kv_heads.
+        head_dim, value_dim: sizes of a key and of a value vector.
+        length: tokens in the KV cache of each request.
+        max_kv_splits, num_kv_splits: size of the workspace, and how many splits are used.
+        seed: seed of inputs and page table.
+    """
+
+    check: Literal["grouped-decode"] = "grouped-decode"
+    batch: int
+    query_heads: int
+    kv_heads: int
+    head_dim: int
+    value_dim: int
+    length: int
+    max_kv_splits: int = 8
+    num_kv_splits: int = 4
+    seed: int = 42
+
+
+CheckSpec = Annotated[PromptLogprobs | MixedBatchRow | GroupedDecode, Field(discriminator="check")]
+
+
+class SGLangSession(Record):
+    """One `sglang.Engine` on one synthetic model, with its adapters loaded under their names.
+
+    Attributes:
+        model: name in `kit.synthetic.catalogue`.
+        adapters: names of adapters of that model.
+        dtype: ``float32``, ``bfloat16`` or ``float16``.
+        engine: further keyword arguments of `sglang.Engine`.
+        environment: variables set before SGLang is imported.
+    """
+
+    kind: Literal["sglang"] = "sglang"
+    model: str
+    adapters: tuple[str, ...]
+    dtype: Literal["float32", "bfloat16", "float16"]
+    engine: dict[str, JsonValue]
+    environment: dict[str, str] = {}
+
+
+class KernelSession(Record):
+    """One process with one attention-kernel library.
+
+    Attributes:
+        library: which subject, such as ``triton``.
+        dtype: ``float16`` or ``bfloat16``.
+        interpreted: run in Triton's interpreter on the CPU instead of on a device.
+        environment: variables set before the library is imported.
+    """
+
+    kind: Literal["kernels"] = "kernels"
+    library: Literal["triton"]
+    dtype: Literal["float16", "bfloat16"]
+    interpreted: bool
+    environment: dict[str, str] = {}
+
+
+SessionSpec = Annotated[SGLangSession | KernelSession, Field(discriminator="kind")]
+
+
+class Case(Record):
+    """One check with a stable id ``battery/subject/aspect``.
+
+    Attributes:
+        session: id of the session that answers it.
+        spec: what is computed.
+        skip: why it does not apply to this profile; None if it does.
+    """
+
+    id: str
+    session: str
+    spec: CheckSpec
+    skip: str | None = None
+
+    @property
+    def battery(self) -> str:
+        """The part of the id before the first slash."""
+        return self.id.split("/", 1)[0]
+
+
+class Session(Record):
+    """One child process of the worker.
+
+    Attributes:
+        start_seconds: time limit until it is ready for cases.
+        case_seconds: time limit of each case.
+    """
+
+    id: str
+    spec: SessionSpec
+    start_seconds: float
+    case_seconds: float
+
+
+class AssetFile(Record):
+    """A file below the assets folder: its relative path and SHA-256 (hex)."""
+
+    path: str
+    sha256: str
+
+
+class InjectedFault(Record):
+    """A deliberate fault (`kit.faults.catalogue`), for the kit's own self-test: name and strength."""
+
+    name: str
+    strength: float
+
+
+class Plan(Record):
+    """All that a worker needs to know; written to ``plan.json`` in the results folder before anything starts.
+
+    Attributes:
+        run_id: unique id, also the value of the container label ``kit.run``.
+        profile: name of the profile.
+        sessions: in the order in which they run.
+        cases: every planned case, skipped ones included.
+        assets: what the assets folder must hold, checked before use.
+        faults: deliberate faults; empty except in a self-test.
+        run_seconds: time limit of the whole run, enforced by the host.
+    """
+
+    schema_version: Literal[1] = PLAN_SCHEMA
+    run_id: str
+    profile: str
+    sessions: tuple[Session, ...]
+    cases: tuple[Case, ...]
+    assets: tuple[AssetFile, ...] = ()
+    faults: tuple[InjectedFault, ...] = ()
+    run_seconds: float
+
+    def cases_of(self, session_id: str) -> tuple[Case, ...]:
+        """The cases that a session must answer, in order, without those skipped at planning."""
+        return tuple(c for c in self.cases if c.session == session_id and c.skip is None)

@@ -1,0 +1,167 @@
+"""Hardware profiles: one TOML file per hardware SKU and GPU count. What differs between vendors stands there, not in code."""
+
+import re
+from datetime import timedelta
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BeforeValidator, ByteSize, Field, JsonValue
+
+from kit.errors import UsageFault
+from kit.measurement import Record
+from kit.names import unknown
+from kit.paths import data_folder
+from kit.toml import load_toml
+
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|min|h)")
+_SECONDS = {"ms": 0.001, "s": 1.0, "min": 60.0, "h": 3600.0}
+
+
+def _duration(value: object) -> timedelta:
+    if isinstance(value, timedelta):
+        return value
+    match = _DURATION.fullmatch(value) if isinstance(value, str) else None
+    if match is None:
+        raise ValueError("expected a duration with its unit (ms, s, min or h), such as '90s'")
+    return timedelta(seconds=float(match[1]) * _SECONDS[match[2]])
+
+
+def _size(value: object) -> object:
+    if not isinstance(value, str):
+        raise ValueError("expected a size with its unit, such as '6GiB'")
+    return value
+
+
+Duration = Annotated[timedelta, BeforeValidator(_duration)]
+Size = Annotated[ByteSize, BeforeValidator(_size)]
+BatteryName = Literal["lora-logprob", "multi-lora", "kernels"]
+
+
+class ContainerSettings(Record):
+    """What the container of a profile gets.
+
+    Attributes:
+        memory, shm: limits, with a unit ("6GiB").
+        pids: greatest number of processes and threads.
+        devices: host device nodes handed in as they are ("/dev/kfd"); a folder hands in all nodes below it.
+        groups: supplementary groups by name or number.
+        gpu_request: ask the engine for GPUs by the vendor's runtime (NVIDIA).
+        capabilities: added to none; every one needs its reason beside it.
+        seccomp: "default", or "unconfined" where the vendor's runtime needs it.
+    """
+
+    memory: Size
+    shm: Size
+    pids: int = Field(default=4096, ge=64)
+    devices: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+    gpu_request: bool = False
+    capabilities: tuple[str, ...] = ()
+    seccomp: Literal["default", "unconfined"] = "default"
+
+
+class TimeLimits(Record):
+    """Time limits with a unit: until a session is ready, of one case, and of the whole run."""
+
+    session_start: Duration
+    case: Duration
+    run: Duration
+
+
+class EngineSettings(Record):
+    """How SGLang is started on this hardware.
+
+    Attributes:
+        dtype: of weights and activations.
+        arguments: keyword arguments of `sglang.Engine`, such as ``attention_backend``.
+        environment: variables set before SGLang is imported.
+    """
+
+    dtype: Literal["float32", "bfloat16", "float16"]
+    arguments: dict[str, JsonValue]
+    environment: dict[str, str] = {}
+
+
+class KernelSettings(Record):
+    """Which attention-kernel libraries are checked, and how.
+
+    Attributes:
+        libraries: subjects, such as "triton".
+        interpreted: run Triton kernels in its interpreter, on the CPU.
+        selection: how much of the battery's matrix runs (`kit.batteries.kernels`): all of it, or what an interpreter does in seconds.
+    """
+
+    libraries: tuple[Literal["triton"], ...]
+    dtype: Literal["float16", "bfloat16"]
+    interpreted: bool = False
+    environment: dict[str, str] = {}
+    selection: Literal["full", "interpreter"] = "full"
+
+
+class Profile(Record):
+    """One hardware SKU and GPU count.
+
+    Attributes:
+        name: such as ``MI355X-4gpu``; found case-insensitively, by file name and by `aliases`.
+        vendor: ``cpu`` has no GPU.
+        architecture: as the driver reports it: gfx950, sm_100, sm_90; x86_64 for a CPU.
+        gpus: how many GPUs the profile needs.
+        image: name of a definition in ``images/``.
+        mandatory: batteries that `qualify` may not miss.
+        does_not_prove: what a green run here leaves open, each a sentence of the report.
+    """
+
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
+    title: str
+    aliases: tuple[str, ...] = ()
+    vendor: Literal["cpu", "amd", "nvidia"]
+    architecture: str
+    gpus: int = Field(ge=0)
+    image: str
+    mandatory: tuple[BatteryName, ...]
+    does_not_prove: tuple[str, ...] = ()
+    container: ContainerSettings
+    time: TimeLimits
+    engine: EngineSettings
+    kernels: KernelSettings
+
+
+NOT_PROFILES = {"waivers.toml", "assets.toml"}
+
+
+def load_profiles(folder: Path | None = None) -> dict[str, Profile]:
+    """All profiles by name.
+
+    Raises:
+        UsageFault: a damaged file, or a name or alias that two profiles claim.
+    """
+    folder = folder or data_folder("profiles")
+    profiles: dict[str, Profile] = {}
+    claimed: dict[str, str] = {}
+    for path in sorted(folder.glob("*.toml")):
+        if path.name in NOT_PROFILES:
+            continue
+        profile = load_toml(path, Profile)
+        if profile.name.casefold() != path.stem.casefold():
+            raise UsageFault(f"{path}: key 'name' is '{profile.name}'", "name the file after the profile")
+        for label in (profile.name, *profile.aliases):
+            if other := claimed.get(label.casefold()):
+                raise UsageFault(f"{path}: the name '{label}' already belongs to '{other}'", "choose another")
+            claimed[label.casefold()] = profile.name
+        profiles[profile.name] = profile
+    return profiles
+
+
+def find_profile(name: str, folder: Path | None = None) -> Profile:
+    """The profile with this name or alias, whatever its case.
+
+    Raises:
+        UsageFault: no such profile; the near matches are named.
+    """
+    profiles = load_profiles(folder)
+    labels = {
+        label.casefold(): profile for profile in profiles.values() for label in (profile.name, *profile.aliases)
+    }
+    if found := labels.get(name.casefold()):
+        return found
+    raise unknown("profile", name, [label for p in profiles.values() for label in (p.name, *p.aliases)])
