@@ -8,6 +8,8 @@ from kit.measurement import Record
 
 PLAN_SCHEMA = 1
 
+StandIn = Literal["sgl_kernel", "torchvision", "pinned_memory"]
+
 
 class PromptLogprobs(Record):
     """Prompt-token logprobs of one identity, each prompt in a request of its own, against the oracle.
@@ -76,6 +78,7 @@ class SGLangSession(Record):
         dtype: ``float32``, ``bfloat16`` or ``float16``.
         engine: further keyword arguments of `sglang.Engine`.
         environment: variables set before SGLang is imported.
+        stand_ins: modules of `kit.standins` that replace what this profile's stack lacks.
     """
 
     kind: Literal["sglang"] = "sglang"
@@ -84,6 +87,7 @@ class SGLangSession(Record):
     dtype: Literal["float32", "bfloat16", "float16"]
     engine: dict[str, JsonValue]
     environment: dict[str, str] = {}
+    stand_ins: tuple[StandIn, ...] = ()
 
 
 class KernelSession(Record):
@@ -94,6 +98,7 @@ class KernelSession(Record):
         dtype: ``float16`` or ``bfloat16``.
         interpreted: run in Triton's interpreter on the CPU instead of on a device.
         environment: variables set before the library is imported.
+        stand_ins: modules of `kit.standins` that replace what this profile's stack lacks.
     """
 
     kind: Literal["kernels"] = "kernels"
@@ -101,6 +106,7 @@ class KernelSession(Record):
     dtype: Literal["float16", "bfloat16"]
     interpreted: bool
     environment: dict[str, str] = {}
+    stand_ins: tuple[StandIn, ...] = ()
 
 
 SessionSpec = Annotated[SGLangSession | KernelSession, Field(discriminator="kind")]

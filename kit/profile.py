@@ -11,6 +11,7 @@ from kit.errors import UsageFault
 from kit.measurement import Record
 from kit.names import unknown
 from kit.paths import data_folder
+from kit.plan import StandIn
 from kit.toml import load_toml
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|min|h)")
@@ -108,6 +109,7 @@ class Profile(Record):
         gpus: how many GPUs the profile needs.
         image: name of a definition in ``images/``.
         mandatory: batteries that `qualify` may not miss.
+        stand_ins: modules that replace what this profile's stack lacks; each is named in the report.
         does_not_prove: what a green run here leaves open, each a sentence of the report.
     """
 
@@ -119,6 +121,7 @@ class Profile(Record):
     gpus: int = Field(ge=0)
     image: str
     mandatory: tuple[BatteryName, ...]
+    stand_ins: tuple[StandIn, ...] = ()
     does_not_prove: tuple[str, ...] = ()
     container: ContainerSettings
     time: TimeLimits
