@@ -165,7 +165,7 @@ class Plan(Record):
 
     Attributes:
         run_id: unique id, also the value of the container label ``kit.run``.
-        profile: name of the profile.
+        profile: name of the profile. architecture: what the devices must report, such as gfx950; a session refuses any other.
         sessions: in the order in which they run.
         cases: every planned case, skipped ones included.
         assets: what the assets folder must hold, checked before use.
@@ -176,6 +176,7 @@ class Plan(Record):
     schema_version: Literal[1] = PLAN_SCHEMA
     run_id: str
     profile: str
+    architecture: str
     sessions: tuple[Session, ...]
     cases: tuple[Case, ...]
     assets: tuple[AssetFile, ...] = ()
