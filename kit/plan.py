@@ -66,7 +66,21 @@ class GroupedDecode(Record):
     seed: int = 42
 
 
-CheckSpec = Annotated[PromptLogprobs | MixedBatchRow | GroupedDecode, Field(discriminator="check")]
+class NullCheck(Record):
+    """What the null subject does in this case; no battery plans it. It lets every way to end be rehearsed without SGLang or a GPU.
+
+    Attributes:
+        act: ``pass``, ``fail`` and ``nan`` measure; ``raise`` fails to run; ``kill`` and ``exit`` end the process (by SIGKILL, with
+            code 0); ``hang`` never answers; ``orphan`` passes and leaves a process; ``noise`` passes and writes rubbish to
+            standard output and to the event pipe; ``memory`` takes memory until it is stopped; ``sleep`` passes after `seconds`.
+    """
+
+    check: Literal["null"] = "null"
+    act: Literal["pass", "fail", "nan", "raise", "kill", "exit", "hang", "orphan", "noise", "memory", "sleep"]
+    seconds: float = 0.0
+
+
+CheckSpec = Annotated[PromptLogprobs | MixedBatchRow | GroupedDecode | NullCheck, Field(discriminator="check")]
 
 
 class SGLangSession(Record):
@@ -109,7 +123,15 @@ class KernelSession(Record):
     stand_ins: tuple[StandIn, ...] = ()
 
 
-SessionSpec = Annotated[SGLangSession | KernelSession, Field(discriminator="kind")]
+class NullSession(Record):
+    """The null subject, for rehearsals: ready after `start_seconds`, and it may die in shutting down, after all its cases."""
+
+    kind: Literal["null"] = "null"
+    start_seconds: float = 0.0
+    abort_at_end: bool = False
+
+
+SessionSpec = Annotated[SGLangSession | KernelSession | NullSession, Field(discriminator="kind")]
 
 
 class Case(Record):

@@ -1,0 +1,41 @@
+"""The ``kit`` command: one thin file per verb. Errors are shown here, each as one line."""
+
+import errno
+import sys
+from typing import NoReturn
+
+import typer
+
+from kit.cli import images, profiles, run
+from kit.errors import ExitCode, KitError
+
+app = typer.Typer(
+    name="kit",
+    help="Qualifies AI accelerators for LLM serving with LoRA.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.command("run")(run.run)
+app.add_typer(profiles.app, name="profiles", help="List and show hardware profiles.")
+app.add_typer(images.app, name="images", help="List, lock and build the pinned images.")
+
+
+def main() -> NoReturn:
+    """Entry point of the ``kit`` script."""
+    try:
+        app()
+    except KitError as error:
+        _fail(str(error), error.exit_code)
+    except KeyboardInterrupt:
+        _fail("interrupted; nothing was running", ExitCode.INTERRUPTED)
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        _fail(f"the disk is full ({error.filename or 'while writing'}); free some space", ExitCode.ENVIRONMENT)
+    sys.exit(ExitCode.CONFORMS)
+
+
+def _fail(text: str, code: ExitCode) -> NoReturn:
+    print(f"kit: {text}", file=sys.stderr)
+    sys.exit(code)

@@ -1,0 +1,46 @@
+# Two commands do everything: `make run` and `make test`. Both set up what they need first.
+#   make run PROFILE=cpu RUNTIME=auto OUTPUT=folder ARGS="--battery kernels"
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DELETE_ON_ERROR:
+.PHONY: setup engine image run test lint clean
+
+PYTHON  ?= python3.11
+VENV    ?= .venv
+PROFILE ?= cpu
+RUNTIME ?= auto
+OUTPUT  ?=
+ARGS    ?=
+BASE    ?= kit-base:bookworm
+KIT      = $(VENV)/bin/kit
+LOCKS    = images/cpu.lock images/dev.lock
+STAMP    = $(VENV)/.installed
+
+setup: $(STAMP)
+
+$(STAMP): $(LOCKS) pyproject.toml scripts/setup.sh
+	scripts/setup.sh $(PYTHON) $(VENV) $(LOCKS)
+	touch $(STAMP)
+
+# A Docker Engine, and a local base image for machines that reach no registry.
+engine:
+	scripts/docker-engine.sh base $(BASE)
+
+image: setup
+	scripts/image.sh $(KIT) $(BASE)
+
+# With an engine that answers, the run goes into the CPU image, which is built (or found unchanged) first.
+run: setup
+	@if [[ $(PROFILE) == cpu && $(RUNTIME) != local ]]; then scripts/image.sh $(KIT) $(BASE); fi
+	$(KIT) run --profile $(PROFILE) --runtime $(RUNTIME) $(if $(OUTPUT),--output $(OUTPUT)) $(ARGS)
+
+test: setup
+	scripts/test.sh $(VENV) $(BASE)
+
+lint: setup
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy
+
+clean:
+	rm -rf $(VENV) kit-results build dist

@@ -1,0 +1,53 @@
+"""Prints what a run would do, without asking any engine or device."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from rich.console import Console
+
+from kit.host.container import as_command_line
+from kit.host.run import Prepared
+from kit.plan import Session, SGLangSession
+
+
+def print_plan(prepared: Prepared, console: Console) -> None:
+    """The image, the container's arguments, the sessions and every case."""
+    profile, plan, image = prepared.profile, prepared.plan, prepared.image
+
+    def say(text: str = "") -> None:
+        console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    say(f"profile   {profile.name}: {profile.title}; {profile.gpus} × {profile.architecture}")
+    say(f"image     {image.tag}, definition {image.name} {image.version}")
+    say(f"base      {image.base_reference}")
+    say(f"mode      {prepared.mode}, runtime {prepared.runtime}, time limit {plan.run_seconds:g} s")
+    for fault in plan.faults:
+        say(f"INJECTED  {fault.name} = {fault.strength:g}")
+    say()
+    say("container")
+    spec = prepared.container(image.tag, prepared.output or Path("RESULTS"), Path("ASSETS"))
+    for argument in as_command_line(spec):
+        say(f"  {argument}")
+    for session in plan.sessions:
+        say()
+        _print_session(session, say)
+        for case in plan.cases:
+            if case.session == session.id:
+                say(f"  {case.id}" + (f"  (skipped: {case.skip})" if case.skip else ""))
+    say()
+    say(f"{len(plan.sessions)} sessions, {len(plan.cases)} cases, {sum(c.skip is not None for c in plan.cases)} skipped")
+
+
+def _print_session(session: Session, say: Callable[[str], None]) -> None:
+    spec = session.spec
+    if isinstance(spec, SGLangSession):
+        what = f"SGLang, {spec.model}, {spec.dtype}, adapters {', '.join(spec.adapters) or 'none'}"
+        settings = spec.engine
+    else:
+        what = f"kernels of {spec.library}, {spec.dtype}" + (", interpreted" if spec.interpreted else "")
+        settings = {}
+    say(f"session {session.id}: {what}; limits {session.start_seconds:g} s to start, {session.case_seconds:g} s a case")
+    for name, value in {**settings, **spec.environment}.items():
+        say(f"  . {name} = {value}")
+    if spec.stand_ins:
+        say(f"  . stand-ins: {', '.join(spec.stand_ins)}")

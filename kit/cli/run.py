@@ -1,0 +1,57 @@
+"""``kit run``: qualify this machine against a hardware profile."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def run(
+    profile: Annotated[str, typer.Option(help="Hardware profile, by name or alias, in any case.")],
+    runtime: Annotated[
+        str, typer.Option(help="docker: in the profile's image. local: in this Python. auto: docker if an engine answers.")
+    ] = "auto",
+    mode: Annotated[str, typer.Option(help="ci honours waivers; qualify refuses skips, selections and unpinned images.")] = "ci",
+    output: Annotated[
+        Path | None, typer.Option(help="Results folder, new or empty. Default: kit-results/PROFILE-TIME.")
+    ] = None,
+    battery: Annotated[list[str] | None, typer.Option(help="Only this battery; may be repeated.")] = None,
+    case: Annotated[list[str] | None, typer.Option(help="Only cases that match this glob; may be repeated.")] = None,
+    inject: Annotated[
+        list[str] | None,
+        typer.Option(metavar="FAULT[=STRENGTH]", help="Inject a fault on purpose, to see it caught; may be repeated."),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print image, container, sessions and cases; start nothing.")] = False,
+) -> None:
+    """Run the conformance batteries of a profile and write JUnit XML with the evidence behind it."""
+    from rich.console import Console
+
+    from kit.cli.progress import Progress
+    from kit.host.run import Request, execute, prepare
+    from kit.host.supervisor import stop_signals
+    from kit.results.console import print_result
+
+    prepared = prepare(
+        Request(
+            profile=profile,
+            runtime=runtime,
+            mode=mode,
+            output=output,
+            batteries=tuple(battery or ()),
+            cases=tuple(case or ()),
+            inject=tuple(inject or ()),
+        )
+    )
+    console = Console()
+    if dry_run:
+        from kit.cli.dry_run import print_plan
+
+        print_plan(prepared, console)
+        return
+    with stop_signals() as stop:
+        with Progress(prepared.plan, console) as progress:
+            finished = execute(prepared, stop, progress)
+        print_result(finished.result, finished.folder, console)
+        for problem in finished.unwritten:
+            console.print(f"kit: {problem}", markup=False, highlight=False)
+    raise typer.Exit(finished.exit_code)

@@ -1,0 +1,72 @@
+"""The worker as a child process, for machines without a container engine and for jobs that already are inside the image."""
+
+import importlib.util
+import os
+import platform
+import subprocess
+import sys
+from pathlib import Path
+from typing import Literal
+
+from kit.errors import EnvironmentFault
+from kit.events import Trouble
+from kit.host.runtime import Ending
+from kit.process import adopt_orphans, end_descendants, exit_reason
+
+_SECRETS = ("TOKEN", "SECRET", "PASSWORD", "API_KEY")
+
+
+class LocalRuntime:
+    """Runs ``python -m kit.worker`` in this Python, in a session of its own.
+
+    Raises:
+        EnvironmentFault: this Python has no SGLang.
+    """
+
+    name: Literal["local"] = "local"
+
+    def __init__(self, run_folder: Path, assets_folder: Path) -> None:
+        for module in ("sglang", "torch"):
+            if importlib.util.find_spec(module) is None:
+                raise EnvironmentFault(
+                    f"{module} is not installed in this Python ({sys.executable}), so there is nothing to run locally",
+                    "run 'make setup', or use --runtime docker",
+                )
+        self._folder = run_folder
+        self._command = [sys.executable, "-m", "kit.worker", str(run_folder), "--assets", str(assets_folder)]
+        self._child: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> dict[str, str]:
+        """Start the worker; its output goes to ``logs/worker.log``."""
+        adopt_orphans()
+        with (self._folder / "logs" / "worker.log").open("wb") as output:
+            self._child = subprocess.Popen(
+                self._command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                env=worker_environment(),
+            )
+        return {"python": sys.executable, "platform": platform.platform(), "pid": str(self._child.pid)}
+
+    def ended(self) -> Ending | None:
+        """How the worker ended; what it left running is ended here."""
+        if self._child is None or (code := self._child.poll()) is None:
+            return None
+        left = self.stop()
+        return Ending(Trouble.CRASHED if code else None, f"worker: {exit_reason(code)}", left)
+
+    def stop(self) -> tuple[str, ...]:
+        """Kill the worker and every descendant."""
+        if self._child is None:
+            return ()
+        ended = end_descendants()
+        self._child.wait()
+        return ended
+
+
+def worker_environment() -> dict[str, str]:
+    """This process's environment without secrets, and with model hubs switched off."""
+    kept = {name: value for name, value in os.environ.items() if not any(word in name.upper() for word in _SECRETS)}
+    return kept | {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "PYTHONUNBUFFERED": "1"}

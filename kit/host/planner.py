@@ -1,0 +1,86 @@
+"""Turns a profile and a selection into a plan."""
+
+import secrets
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+
+from kit.batteries import BATTERIES
+from kit.errors import UsageFault
+from kit.names import near_matches, unknown
+from kit.plan import AssetFile, Case, InjectedFault, Plan, Session, SGLangSession
+from kit.profile import Profile
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What to plan: batteries by name and cases by glob; empty means all. `faults` are injected on purpose."""
+
+    batteries: tuple[str, ...] = ()
+    cases: tuple[str, ...] = ()
+    faults: tuple[InjectedFault, ...] = field(default=())
+
+    @property
+    def partial(self) -> bool:
+        """Whether something of the profile may be left out."""
+        return bool(self.batteries or self.cases)
+
+
+def new_run_id() -> str:
+    """A run id that sorts by time: ``20261130-160501-3fa94c``."""
+    return f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{secrets.token_hex(3)}"
+
+
+def make_plan(profile: Profile, selection: Selection, run_id: str) -> Plan:
+    """The plan of a run, without its assets.
+
+    Raises:
+        UsageFault: an unknown battery, a glob that matches no case, or two cases of one id.
+    """
+    for name in selection.batteries:
+        if name not in BATTERIES:
+            raise unknown("battery", name, BATTERIES)
+    everything = list(_all_cases(profile))
+    known = [case.id for _, case in everything]
+    for glob in selection.cases:
+        if not any(fnmatchcase(name, glob) for name in known):
+            raise UsageFault(f"no case of profile {profile.name} matches '{glob}'", near_matches(glob, known))
+    sessions: dict[str, Session] = {}
+    cases: list[Case] = []
+    for session, case in everything:
+        if selection.batteries and case.battery not in selection.batteries:
+            continue
+        if selection.cases and not any(fnmatchcase(case.id, glob) for glob in selection.cases):
+            continue
+        if sessions.setdefault(session.id, session) != session:
+            raise ValueError(f"two different sessions are called {session.id}")
+        cases.append(case)
+    if not cases:
+        raise UsageFault("the batteries and the case globs have no case in common", "drop one of the two")
+    if len({case.id for case in cases}) != len(cases):
+        raise ValueError("two cases have one id")
+    return Plan(
+        run_id=run_id,
+        profile=profile.name,
+        architecture=profile.architecture,
+        sessions=tuple(sessions.values()),
+        cases=tuple(cases),
+        faults=selection.faults,
+        run_seconds=profile.time.run.total_seconds(),
+    )
+
+
+def _all_cases(profile: Profile) -> Iterator[tuple[Session, Case]]:
+    for cases in BATTERIES.values():
+        yield from cases(profile)
+
+
+def models_of(plan: Plan) -> tuple[str, ...]:
+    """The synthetic models that a plan needs."""
+    return tuple(sorted({s.spec.model for s in plan.sessions if isinstance(s.spec, SGLangSession)}))
+
+
+def with_assets(plan: Plan, assets: tuple[AssetFile, ...]) -> Plan:
+    """The plan, with what its assets folder must hold."""
+    return plan.model_copy(update={"assets": assets})
