@@ -5,7 +5,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, ByteSize, Field, JsonValue
+from pydantic import BeforeValidator, ByteSize, Field, JsonValue, PlainSerializer
 
 from kit.errors import UsageFault
 from kit.measurement import Record
@@ -33,8 +33,15 @@ def _size(value: object) -> object:
     return value
 
 
-Duration = Annotated[timedelta, BeforeValidator(_duration)]
-Size = Annotated[ByteSize, BeforeValidator(_size)]
+def _show_size(value: int) -> str:
+    unit, factor = next(((u, f) for u, f in (("GiB", 2**30), ("MiB", 2**20)) if value % f == 0), ("B", 1))
+    return f"{value // factor}{unit}"
+
+
+Duration = Annotated[
+    timedelta, BeforeValidator(_duration), PlainSerializer(lambda value: f"{value.total_seconds():g}s", return_type=str)
+]
+Size = Annotated[ByteSize, BeforeValidator(_size), PlainSerializer(_show_size, return_type=str)]
 BatteryName = Literal["lora-logprob", "multi-lora", "kernels"]
 
 

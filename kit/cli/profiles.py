@@ -19,7 +19,7 @@ def list_profiles() -> None:
 
 @app.command("show")
 def show_profile(name: Annotated[str, typer.Argument(help="Name or alias, in any case.")]) -> None:
-    """Print a profile as JSON, sizes in bytes and durations as ISO 8601."""
+    """Print a profile as JSON, defaults included."""
     from kit.profile import find_profile
 
     print(find_profile(name).model_dump_json(indent=2))

@@ -1,0 +1,99 @@
+from pathlib import Path
+
+import pytest
+
+from kit.errors import ExitCode, UsageFault
+from kit.profile import Profile, find_profile, load_profiles
+
+GOOD = Path("profiles/cpu.toml")
+
+
+@pytest.mark.parametrize(
+    ("typed", "name", "vendor", "architecture", "gpus"),
+    [
+        ("cpu", "cpu", "cpu", "x86_64", 0),
+        ("mi355x", "MI355X-4gpu", "amd", "gfx950", 4),
+        ("MI355X-4GPU", "MI355X-4gpu", "amd", "gfx950", 4),
+        ("b200", "B200-4gpu", "nvidia", "sm_100", 4),
+        ("B200-4gpu", "B200-4gpu", "nvidia", "sm_100", 4),
+        ("h200-1gpu", "H200-1gpu", "nvidia", "sm_90", 1),
+    ],
+)
+def test_profiles_are_found_by_name_and_alias_in_any_case(
+    typed: str, name: str, vendor: str, architecture: str, gpus: int
+) -> None:
+    profile = find_profile(typed)
+    assert (profile.name, profile.vendor, profile.architecture, profile.gpus) == (name, vendor, architecture, gpus)
+
+
+def test_upstream_settings_of_the_vendors() -> None:
+    """sglang PR 38791: Triton attention for prefill and decode on ROCm, flashinfer with fa4 on CUDA; LoRA backend triton."""
+    amd, nvidia = find_profile("mi355x").engine.arguments, find_profile("b200").engine.arguments
+    keys = ("attention_backend", "prefill_attention_backend", "decode_attention_backend", "lora_backend")
+    assert [amd[key] for key in keys] == ["triton", "triton", "triton", "triton"]
+    assert [nvidia[key] for key in keys] == ["flashinfer", "fa4", "fa4", "triton"]
+
+
+def test_no_profile_asks_for_a_privileged_container() -> None:
+    for profile in load_profiles().values():
+        assert profile.container.capabilities == ()
+        assert all(device in ("/dev/kfd", "/dev/dri") for device in profile.container.devices)
+
+
+def test_an_unknown_profile_names_the_near_ones() -> None:
+    with pytest.raises(UsageFault, match=r"unknown profile 'mi35x'; did you mean .*mi355x") as caught:
+        find_profile("mi35x")
+    assert caught.value.exit_code == ExitCode.USAGE == 2
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('title = "', 'titel = "', "key 'title' is missing|key 'titel' is unknown"),
+        ("gpus = 0", 'gpus = "0"', "key 'gpus': .*integer.*found \"0\""),
+        ("gpus = 0", "gpus = -1", "key 'gpus': .*greater than or equal to 0"),
+        ('memory = "6GiB"', "memory = 6", "key 'container.memory': .*size with its unit"),
+        ('memory = "6GiB"', 'memory = "6 lots"', "key 'container.memory': .*unit"),
+        ('case = "90s"', "case = 90", "key 'time.case': .*duration with its unit"),
+        ('case = "90s"', 'case = "90 lightyears"', "key 'time.case': .*duration with its unit"),
+        ('vendor = "cpu"', 'vendor = "intel"', "key 'vendor': .*'cpu', 'amd' or 'nvidia'"),
+        ("[container]", "[container", "line "),
+        ('dtype = "float32"', 'dtype = "float8"', "key 'engine.dtype'"),
+        ('"lora-logprob", ', '"lora-logprobs", ', "key 'mandatory.0'"),
+    ],
+)
+def test_a_damaged_file_is_one_line_with_file_and_key(tmp_path: Path, old: str, new: str, message: str) -> None:
+    text = GOOD.read_text()
+    assert old in text
+    path = tmp_path / "cpu.toml"
+    path.write_text(text.replace(old, new, 1))
+    with pytest.raises(UsageFault, match=message) as caught:
+        load_profiles(tmp_path)
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "cpu.toml").write_bytes(b"name = '\xff'")
+    with pytest.raises(UsageFault, match="not UTF-8"):
+        load_profiles(tmp_path)
+
+
+def test_two_profiles_cannot_claim_one_name(tmp_path: Path) -> None:
+    (tmp_path / "cpu.toml").write_text(GOOD.read_text())
+    (tmp_path / "other.toml").write_text(GOOD.read_text().replace('name = "cpu"', 'name = "other"\naliases = ["CPU"]', 1))
+    with pytest.raises(UsageFault, match="'CPU' already belongs to 'cpu'"):
+        load_profiles(tmp_path)
+
+
+def test_a_file_is_named_after_its_profile(tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text(GOOD.read_text())
+    with pytest.raises(UsageFault, match="name the file after the profile"):
+        load_profiles(tmp_path)
+
+
+def test_units_are_understood() -> None:
+    cpu = find_profile("cpu")
+    assert cpu.container.memory == 6 * 2**30
+    assert cpu.time.run.total_seconds() == 900
+    assert Profile.model_validate_json(cpu.model_dump_json()) == cpu
