@@ -75,10 +75,16 @@ def exit_reason(returncode: int) -> str:
         return f"killed by signal {-returncode}"
 
 
-def memory_kills(events: Path = Path("/sys/fs/cgroup/memory.events")) -> int:
-    """How often the kernel killed a process of this control group for memory (cgroup v2); 0 where that is not told."""
-    try:
-        lines = events.read_text().splitlines()
-    except OSError:
-        return 0
-    return sum(int(line.split()[1]) for line in lines if line.startswith("oom_kill "))
+MEMORY_EVENTS = (
+    Path("/sys/fs/cgroup/memory.events"),  # cgroup v2
+    Path("/sys/fs/cgroup/memory/memory.oom_control"),  # cgroup v1
+)
+
+
+def memory_kills(files: tuple[Path, ...] = MEMORY_EVENTS) -> int:
+    """How often the kernel killed a process of this control group for memory; 0 where that is not told."""
+    for file in files:
+        with contextlib.suppress(OSError):
+            lines = file.read_text().splitlines()
+            return sum(int(line.split()[1]) for line in lines if line.startswith("oom_kill "))
+    return 0
