@@ -1,0 +1,113 @@
+"""What is red or worth a warning about a run as a whole: gaps that no single case carries, and the rules of a mode."""
+
+from collections.abc import Collection, Iterator, Sequence
+from datetime import date
+
+from kit.errors import ExitCode
+from kit.events import Trouble
+from kit.plan import Plan
+from kit.profile import Profile
+from kit.results.model import CaseResult, Mode, Problem, Status
+from kit.results.text import one_line
+from kit.results.trace import TOLD, Trace
+from kit.waiver import Waiver
+
+_TELLS_OF_A_DEATH = (Status.CRASHED, Status.TIMEOUT, Status.MISSING, Status.ENVIRONMENT, Status.WAIVED)
+
+
+def problems_of(
+    plan: Plan,
+    profile: Profile,
+    mode: Mode,
+    trace: Trace,
+    cases: Sequence[CaseResult],
+    damaged: int,
+    waivers: Collection[Waiver],
+    today: date,
+) -> tuple[Problem, ...]:
+    """Why the run is red beside its cases."""
+    texts = [*trace.oddities, *_lost(damaged), *_nothing_run(cases)]
+    problems = [Problem(exit_code=ExitCode.INCOMPLETE, text=one_line(text)) for text in texts]
+    problems += _uncarried_deaths(plan, trace, cases)
+    if mode is Mode.QUALIFY:
+        refused = _refused(plan, profile, cases, waivers, today)
+        problems += [Problem(exit_code=ExitCode.NOT_CONFORMING, text=one_line(text)) for text in refused]
+    return tuple(problems)
+
+
+def _lost(damaged: int) -> Iterator[str]:
+    if damaged:
+        yield f"{damaged} lines of the event streams were damaged, and what they told is lost"
+
+
+def _nothing_run(cases: Sequence[CaseResult]) -> Iterator[str]:
+    if not cases:
+        yield "no case was planned"
+    elif all(case.status is Status.SKIPPED for case in cases):
+        yield "every case was skipped, so nothing was measured"
+
+
+def _uncarried_deaths(plan: Plan, trace: Trace, cases: Sequence[CaseResult]) -> Iterator[Problem]:
+    """Ends of the worker and of sessions that are not as they should be, and that no case tells of."""
+    silent = [case for case in cases if case.status in _TELLS_OF_A_DEATH and not trace.cases[case.id].ends]
+    telling = {case.session for case in silent}
+    telling |= {
+        c.session for c in cases if c.status in _TELLS_OF_A_DEATH and c.id == trace.sessions[c.session].last_case
+    }
+    for session in plan.sessions:
+        ended = trace.sessions[session.id].ended
+        if session.id in telling:
+            continue
+        if ended is not None and ended.trouble is not None:
+            text = f"session {session.id} {TOLD[ended.trouble]}: {ended.reason}"
+            yield Problem(exit_code=_code(ended.trouble), text=one_line(text))
+        if ended is None and trace.worker_finished and plan.cases_of(session.id):
+            text = f"the worker finished without telling the end of session {session.id}"
+            yield Problem(exit_code=ExitCode.INCOMPLETE, text=text)
+    if trace.interrupted or any(trace.sessions[case.session].ended is None for case in silent):
+        return
+    if trace.ending is None:
+        yield Problem(exit_code=ExitCode.INCOMPLETE, text="the end of the run was not recorded")
+    elif trace.ending.trouble is not None:
+        text = f"the worker {TOLD[trace.ending.trouble]} after its last case: {trace.ending.reason}"
+        yield Problem(exit_code=_code(trace.ending.trouble), text=one_line(text))
+    elif not trace.worker_finished:
+        text = f"the worker ended without saying that it was done: {trace.ending.reason}"
+        yield Problem(exit_code=ExitCode.INCOMPLETE, text=one_line(text))
+
+
+def _code(trouble: Trouble) -> ExitCode:
+    return ExitCode.ENVIRONMENT if trouble is Trouble.ENVIRONMENT else ExitCode.INCOMPLETE
+
+
+def _refused(
+    plan: Plan, profile: Profile, cases: Sequence[CaseResult], waivers: Collection[Waiver], today: date
+) -> Iterator[str]:
+    """What a qualification does not accept."""
+    for battery in profile.mandatory:
+        own = [case for case in cases if case.battery == battery]
+        if not own:
+            yield f"qualify: the mandatory battery {battery} has no case"
+        for case in own:
+            if case.status is Status.SKIPPED:
+                yield f"qualify: {case.id} of a mandatory battery was skipped: {case.reason}"
+    for fault in plan.faults:
+        yield f"qualify: the fault {fault.name} was injected"
+    for waiver in waivers:
+        if waiver.expires < today:
+            yield f"qualify: waiver {waiver.id} expired on {waiver.expires}"
+
+
+def warnings_of(
+    plan: Plan, trace: Trace, cases: Sequence[CaseResult], waivers: Collection[Waiver], today: date
+) -> tuple[str, ...]:
+    """What a reader must know, in the order of its weight."""
+    warnings = [
+        f"FAULT INJECTED ON PURPOSE: {fault.name} ({fault.strength:g}); this run says nothing about the hardware"
+        for fault in plan.faults
+    ]
+    warnings += [f"{case.id} {case.reason}" for case in cases if case.status is Status.UNEXPECTED_PASS]
+    warnings += [f"waiver {w.id} expired on {w.expires}; {w.link}" for w in waivers if w.expires < today]
+    if trace.ending:
+        warnings += [f"a process outlived the worker and was ended: {name}" for name in trace.ending.left_behind]
+    return tuple(one_line(warning) for warning in warnings)

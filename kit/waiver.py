@@ -1,0 +1,128 @@
+"""Waivers: dated excuses for one known failure on one kind of hardware (``profiles/waivers.toml``).
+
+A waived case is run and measured like any other. A waiver covers a case that failed or crashed; it never covers a case
+that was not measured for another reason (timeout, missing, environment), because nothing is known about such a case.
+"""
+
+import re
+from collections.abc import Mapping
+from datetime import date, timedelta
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Annotated, NamedTuple, Self
+
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.version import InvalidVersion, Version
+from pydantic import AfterValidator, Field, model_validator
+
+from kit.measurement import Record
+from kit.paths import data_folder
+from kit.toml import load_toml
+
+LONGEST = timedelta(days=90)
+
+
+def _case_glob(glob: str) -> str:
+    battery, slash, rest = glob.partition("/")
+    if not slash or not rest or any(sign in battery for sign in "*?["):
+        raise ValueError("expected a glob of case ids that names its battery, such as 'kernels/wave-prefill/*'")
+    return glob
+
+
+def _specifier(text: str) -> str:
+    try:
+        bounds = SpecifierSet(text)
+    except InvalidSpecifier:
+        bounds = SpecifierSet()
+    if not len(bounds):
+        raise ValueError("expected version bounds such as '>=10,<11'")
+    return text
+
+
+class Waiver(Record):
+    """One waiver.
+
+    Attributes:
+        id: unique, named in every report that uses it.
+        case: glob of case ids; the battery in it is literal.
+        architecture: glob of architectures as profiles name them, such as ``gfx942``.
+        versions: bounds per software, named as in the facts of a session, such as ``rocm = ">=10,<11"``; all must hold,
+            and software whose version is not known holds none.
+        reason: what fails, and why that is known.
+        link: where it is tracked.
+        opened: first day on which it counts.
+        expires: last day on which it counts, at most 90 days after `opened`.
+    """
+
+    id: str = Field(pattern=r"^[a-z0-9][a-z0-9._-]*$")
+    case: Annotated[str, AfterValidator(_case_glob)]
+    architecture: str = Field(min_length=1)
+    versions: dict[str, Annotated[str, AfterValidator(_specifier)]] = Field(default_factory=dict)
+    reason: str = Field(min_length=10)
+    link: str = Field(pattern=r"^https://\S+$")
+    opened: date
+    expires: date
+
+    @model_validator(mode="after")
+    def _dated(self) -> Self:
+        if not self.opened <= self.expires <= self.opened + LONGEST:
+            raise ValueError(
+                f"waiver {self.id}: expires must be at most {LONGEST.days} days after opened, and not before it"
+            )
+        return self
+
+    def covers(self, case_id: str, architecture: str, facts: Mapping[str, str]) -> bool:
+        """Whether this waiver is about that case on that hardware and software, whatever the day."""
+        return (
+            fnmatchcase(case_id, self.case)
+            and fnmatchcase(architecture, self.architecture)
+            and all(_holds(bounds, facts.get(software)) for software, bounds in self.versions.items())
+        )
+
+
+def _holds(bounds: str, version: str | None) -> bool:
+    try:
+        return version is not None and SpecifierSet(bounds).contains(Version(version), prereleases=True)
+    except InvalidVersion:
+        return False
+
+
+def software_facts(facts: Mapping[str, str]) -> dict[str, str]:
+    """`facts`, with the ROCm release under ``rocm`` where only torch's version tells it (``2.11.0+rocm10.0.0``)."""
+    built_for = re.search(r"\+rocm(\d+(?:\.\d+)*)", facts.get("torch", ""))
+    return {"rocm": built_for[1], **facts} if built_for else dict(facts)
+
+
+class WaiverMatch(NamedTuple):
+    """A waiver that covers a case, and whether its time is over."""
+
+    waiver: Waiver
+    expired: bool
+
+
+class Waivers(Record):
+    """All waivers of a file; ids are unique."""
+
+    waiver: tuple[Waiver, ...] = ()
+
+    @model_validator(mode="after")
+    def _unique(self) -> Self:
+        ids = [waiver.id for waiver in self.waiver]
+        if twice := sorted({name for name in ids if ids.count(name) > 1}):
+            raise ValueError(f"two waivers are called {twice[0]}")
+        return self
+
+    def find(self, case_id: str, architecture: str, facts: Mapping[str, str], today: date) -> WaiverMatch | None:
+        """The valid waiver of a case, else the one that expired last, else None."""
+        covering = [w for w in self.waiver if w.opened <= today and w.covers(case_id, architecture, facts)]
+        latest = max(covering, key=lambda waiver: waiver.expires, default=None)
+        return WaiverMatch(latest, expired=latest.expires < today) if latest else None
+
+
+def load_waivers(path: Path | None = None) -> Waivers:
+    """The waivers of a file, by default ``profiles/waivers.toml``.
+
+    Raises:
+        UsageFault: a damaged file, a wrong key or date, or an id that two waivers claim.
+    """
+    return load_toml(path or data_folder("profiles") / "waivers.toml", Waivers)
