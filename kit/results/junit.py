@@ -107,12 +107,15 @@ def _message(case: CaseResult) -> str:
 
 def _body(case: CaseResult, session: SessionResult | None) -> str:
     lines = [case.reason or case.status.value]
-    lines += [
-        f"{'ok ' if m.within else 'OUT'} {describe(m)}" + (f" = {m.note}" if m.note else "") for m in case.measurements
-    ]
+    lines += [_measured_line(measurement) for measurement in case.measurements]
     if session and session.log_tail and case.status in (Status.CRASHED, Status.TIMEOUT, Status.ENVIRONMENT):
         lines += [f"-- end of {session.log}", session.log_tail]
     return "\n".join(lines)
+
+
+def _measured_line(measurement: Measurement) -> str:
+    mark = ("within " if measurement.within else "OUTSIDE") if measurement.judged else "context"
+    return f"{mark} {describe(measurement)}" + (f"; {measurement.note}" if measurement.note else "")
 
 
 def _system_out(case: CaseResult, log: str, longest: int) -> str:
@@ -136,11 +139,15 @@ def _system_out(case: CaseResult, log: str, longest: int) -> str:
 
 def _measure_lines(measurement: Measurement) -> Iterator[str]:
     name = _property_text(measurement.name)
-    yield f"[[PROPERTY|{name}={measurement.value!r}]]"
+    yield f"[[PROPERTY|{name}={_digits(measurement.value)}]]"
     if measurement.limit is not None:
-        yield f"[[PROPERTY|{name}.limit={measurement.comparison} {measurement.limit!r} ({measurement.source})]]"
+        yield f"[[PROPERTY|{name}.limit={measurement.comparison} {_digits(measurement.limit)} ({measurement.source})]]"
     if measurement.margin is not None:
-        yield f"[[PROPERTY|{name}.margin={measurement.margin!r}]]"
+        yield f"[[PROPERTY|{name}.margin={measurement.margin:.6g}]]"
+
+
+def _digits(value: float) -> str:
+    return "NaN" if math.isnan(value) else repr(value)
 
 
 def _property_text(text: str) -> str:
