@@ -124,11 +124,11 @@ def judge(
 
 def _findings(plan: Plan, trace: Trace) -> list[_Finding]:
     planned = Counter(case.id for case in plan.cases)
-    found = [_finding(case, trace, planned[case.id]) for case in plan.cases]
+    found = [_finding(case, plan, trace, planned[case.id]) for case in plan.cases]
     return _with_late_deaths(plan, trace, found)
 
 
-def _finding(case: Case, trace: Trace, planned: int) -> _Finding:
+def _finding(case: Case, plan: Plan, trace: Trace, planned: int) -> _Finding:
     told = trace.cases[case.id]
     if planned > 1:
         return _Finding(Status.FAILED, f"planned {planned} times under one id")
@@ -146,7 +146,7 @@ def _finding(case: Case, trace: Trace, planned: int) -> _Finding:
         return replace(first, status=Status.FAILED, reason=f"reported {times} times", excusable=False)
     if told.ends:
         return _reported(told.ends[0])
-    return _unreported(case, trace, in_flight=bool(told.starts))
+    return _unreported(case, trace, first=case == plan.cases_of(case.session)[0])
 
 
 def _reported(end: CaseEnd) -> _Finding:
@@ -173,19 +173,23 @@ def _measured(measurements: tuple[Measurement, ...]) -> _Finding:
     return _Finding(Status.FAILED, one_line(describe(decisive)), excusable=True, measurements=measurements)
 
 
-def _unreported(case: Case, trace: Trace, in_flight: bool) -> _Finding:
-    """A case without an end. In flight it takes the trouble that ended it; else it was not run.
+def _unreported(case: Case, trace: Trace, first: bool) -> _Finding:
+    """A case without an end.
 
-    A case that was not run because of the machine is `environment` too: the machine is what has to be mended.
+    In flight, it takes the trouble that ended it. The first case of a session that died while it started takes that
+    trouble, since no other case can. Else the case was not run; where the machine is why, that is `environment` too, since
+    the machine is what has to be mended.
     """
     fate = trace.fate_of(case.session)
-    if in_flight:
+    if trace.cases[case.id].starts:
         trouble = fate.trouble or (Trouble.CRASHED if fate.own else None)
         if trouble is None:
             return _Finding(Status.MISSING, one_line(f"started, and nothing was reported: {fate.text}"))
         return _Finding(Status(trouble), one_line(fate.text), excusable=fate.own and trouble is Trouble.CRASHED)
-    status = Status.ENVIRONMENT if fate.trouble is Trouble.ENVIRONMENT else Status.MISSING
-    return _Finding(status, one_line(f"not run: {fate.text}"))
+    stillborn = first and fate.own and fate.trouble is not None and trace.sessions[case.session].ready is None
+    if stillborn or fate.trouble is Trouble.ENVIRONMENT:
+        return _Finding(Status(fate.trouble or Trouble.CRASHED), one_line(f"not run: {fate.text}"))
+    return _Finding(Status.MISSING, one_line(f"not run: {fate.text}"))
 
 
 def _with_late_deaths(plan: Plan, trace: Trace, found: list[_Finding]) -> list[_Finding]:
