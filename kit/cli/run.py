@@ -27,9 +27,11 @@ def run(
     from rich.console import Console
 
     from kit.cli.progress import Progress
+    from kit.errors import KitError
     from kit.host.run import Request, execute, prepare
     from kit.host.supervisor import stop_signals
     from kit.results.console import print_result
+    from kit.results.files import write_all
 
     prepared = prepare(
         Request(
@@ -51,7 +53,10 @@ def run(
     with stop_signals() as stop:
         with Progress(prepared.plan, console) as progress:
             finished = execute(prepared, stop, progress)
-        print_result(finished.result, finished.folder, console)
-        for problem in finished.unwritten:
-            console.print(f"kit: {problem}", markup=False, highlight=False)
-    raise typer.Exit(finished.exit_code)
+        try:
+            files = write_all(finished.result, finished.folder)
+        except KitError:
+            print_result(finished.result, console)
+            raise
+        print_result(finished.result, console, files)
+    raise typer.Exit(finished.result.exit_code)

@@ -1,12 +1,13 @@
 """One run from the request to the exit code: plan, image, assets, worker, verdicts, reports."""
 
 import datetime
-from dataclasses import dataclass, field
+import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol, TypeVar
 
-from kit.errors import EnvironmentFault, ExitCode, KitError, UsageFault
-from kit.events import AnyEvent, EventLog, RuntimeEnded, Trouble
+from kit.errors import EnvironmentFault, KitError, UsageFault
+from kit.events import AnyEvent, RuntimeEnded, Trouble
 from kit.faults.catalogue import parse_fault
 from kit.host import assets, run_folder
 from kit.host.container import ContainerSpec, container_spec
@@ -20,15 +21,14 @@ from kit.plan import Plan
 from kit.profile import Profile, find_profile
 from kit.results.model import Mode, RunResult
 from kit.results.verdict import judge
-from kit.results.write import write_all
-from kit.waiver import load_waivers
+from kit.waiver import Waivers, load_waivers
 
 if TYPE_CHECKING:
     from docker import DockerClient
 
 RuntimeName = Literal["auto", "docker", "local"]
 _RUNTIMES: tuple[RuntimeName, ...] = ("auto", "docker", "local")
-_MODES: tuple[Mode, ...] = ("ci", "qualify")
+_MODES = tuple(Mode)
 
 
 @dataclass(frozen=True)
@@ -53,6 +53,7 @@ class Prepared:
     mode: Mode
     runtime: RuntimeName
     plan: Plan
+    waivers: Waivers
     output: Path | None
 
     def container(self, image: str, folder: Path, assets_folder: Path) -> ContainerSpec:
@@ -68,13 +69,13 @@ def prepare(request: Request) -> Prepared:
     """
     profile = find_profile(request.profile)
     image = find_image(profile.image)
-    load_waivers()
     selection = Selection(request.batteries, request.cases, tuple(parse_fault(text) for text in request.inject))
     mode = _one_of("mode", request.mode, _MODES)
     runtime = _one_of("runtime", request.runtime, _RUNTIMES)
-    if mode == "qualify":
+    if mode is Mode.QUALIFY:
         _refuse_in_qualify(selection, image, runtime)
-    return Prepared(profile, image, mode, runtime, make_plan(profile, selection, new_run_id()), request.output)
+    plan = make_plan(profile, selection, new_run_id())
+    return Prepared(profile, image, mode, runtime, plan, load_waivers(), request.output)
 
 
 Name = TypeVar("Name", bound=str)
@@ -109,17 +110,10 @@ class Display(Protocol):
 
 @dataclass(frozen=True)
 class Finished:
-    """The result of a run, the folder it lies in, and what could not be written (empty if all was)."""
+    """The result of a run, and the folder in which its reports belong (`kit.results.files.write_all`)."""
 
     result: RunResult
     folder: Path
-    unwritten: tuple[str, ...] = field(default=())
-
-    @property
-    def exit_code(self) -> ExitCode:
-        """That of the result; `ENVIRONMENT` where it would be success but a report could not be written."""
-        code = self.result.exit_code
-        return ExitCode.ENVIRONMENT if self.unwritten and code is ExitCode.CONFORMS else code
 
 
 def execute(prepared: Prepared, stop: StopRequest, display: Display) -> Finished:
@@ -128,7 +122,7 @@ def execute(prepared: Prepared, stop: StopRequest, display: Display) -> Finished
     Raises:
         KitError: nothing was started: no engine, no image, no output folder, or a container that the engine refused.
     """
-    started = datetime.datetime.now(datetime.UTC)
+    started = time.time()
     client, why = _engine(prepared.runtime)
     display.line(f"runtime: {'docker' if client else 'local'} ({why})")
     image_facts = {"definition": f"{prepared.image.name} {prepared.image.version}"}
@@ -146,20 +140,20 @@ def execute(prepared: Prepared, stop: StopRequest, display: Display) -> Finished
     runtime = _runtime(client, prepared, image_id, folder, assets_folder)
     seen = _supervised(plan, runtime, folder, stop, display)
     result = judge(
-        plan=plan,
-        profile=prepared.profile,
+        plan,
+        prepared.profile,
         mode=prepared.mode,
-        runtime=runtime.name,
         worker_events=seen.worker,
         host_events=seen.host,
-        damaged_lines=seen.damaged,
-        waivers=load_waivers(),
-        image_facts=image_facts,
-        host_facts=host_facts(),
+        waivers=prepared.waivers,
+        today=datetime.datetime.now(datetime.UTC).date(),
         started=started,
-        finished=datetime.datetime.now(datetime.UTC),
+        finished=time.time(),
+        damaged=seen.damaged,
+        image=image_facts,
+        host=host_facts(),
     )
-    return Finished(result, folder, write_all(result, folder))
+    return Finished(result, folder)
 
 
 def _engine(runtime: RuntimeName) -> "tuple[DockerClient | None, str]":

@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from signal import Signals
 from types import FrameType
 
-from kit.events import AnyEvent, Event, EventLog, EventReader, RuntimeEnded, RuntimeStarted, Trouble
+from kit.events import AnyEvent, EventLog, EventReader, RuntimeEnded, RuntimeStarted, Trouble
 from kit.host.runtime import Ending, Runtime
 from kit.plan import Plan
 
@@ -20,7 +21,7 @@ _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 class StopRequest:
     """Whether someone asked this process to stop, and by which signal."""
 
-    signal: signal.Signals | None = None
+    signal: Signals | None = None
 
     def __bool__(self) -> bool:
         return self.signal is not None
@@ -32,7 +33,7 @@ def stop_signals() -> Iterator[StopRequest]:
     request = StopRequest()
 
     def note(number: int, _frame: FrameType | None) -> None:
-        request.signal = signal.Signals(number)
+        request.signal = Signals(number)
 
     previous = {number: signal.signal(number, note) for number in _STOP_SIGNALS}
     try:
@@ -47,7 +48,7 @@ class Observed:
     """Everything that was seen of a run. `damaged` counts lines of the event stream that were no event."""
 
     worker: list[AnyEvent] = field(default_factory=list)
-    host: list[Event] = field(default_factory=list)
+    host: list[AnyEvent] = field(default_factory=list)
     damaged: int = 0
 
 
@@ -75,7 +76,7 @@ def supervise(
         for event in events:
             on_event(event)
 
-    def note(event: Event) -> None:
+    def note(event: AnyEvent) -> None:
         seen.host.append(event)
         host_log.append(event)
 
