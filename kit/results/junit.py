@@ -58,7 +58,7 @@ def _suite(
     suite = TestSuite(
         printable(name),
         tests,
-        hostname=one_line(result.host.get("host", "")) or "unknown",
+        hostname=one_line(result.host.get("hostname", "")) or "unknown",
         timestamp=datetime.fromtimestamp(result.started, UTC).strftime("%Y-%m-%dT%H:%M:%S"),
         properties=dict(_properties(result, sessions)),
     )

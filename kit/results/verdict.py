@@ -124,11 +124,12 @@ def judge(
 
 def _findings(plan: Plan, trace: Trace) -> list[_Finding]:
     planned = Counter(case.id for case in plan.cases)
-    found = [_finding(case, plan, trace, planned[case.id]) for case in plan.cases]
+    first_of = {case.session: case.id for case in reversed(plan.cases) if case.skip is None}
+    found = [_finding(case, trace, planned[case.id], case.id == first_of.get(case.session)) for case in plan.cases]
     return _with_late_deaths(plan, trace, found)
 
 
-def _finding(case: Case, plan: Plan, trace: Trace, planned: int) -> _Finding:
+def _finding(case: Case, trace: Trace, planned: int, first: bool) -> _Finding:
     told = trace.cases[case.id]
     if planned > 1:
         return _Finding(Status.FAILED, f"planned {planned} times under one id")
@@ -146,7 +147,7 @@ def _finding(case: Case, plan: Plan, trace: Trace, planned: int) -> _Finding:
         return replace(first, status=Status.FAILED, reason=f"reported {times} times", excusable=False)
     if told.ends:
         return _reported(told.ends[0])
-    return _unreported(case, trace, first=case == plan.cases_of(case.session)[0])
+    return _unreported(case, trace, first)
 
 
 def _reported(end: CaseEnd) -> _Finding:
@@ -177,8 +178,8 @@ def _unreported(case: Case, trace: Trace, first: bool) -> _Finding:
     """A case without an end.
 
     In flight, it takes the trouble that ended it. The first case of a session that died while it started takes that
-    trouble, since no other case can. Else the case was not run; where the machine is why, that is `environment` too, since
-    the machine is what has to be mended.
+    trouble, since no other case can. Else the case was not run; where the machine is why, that is `environment` too,
+    since the machine is what has to be mended.
     """
     fate = trace.fate_of(case.session)
     if trace.cases[case.id].starts:
