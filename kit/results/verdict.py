@@ -143,8 +143,8 @@ def _finding(case: Case, trace: Trace, planned: int, first: bool) -> _Finding:
         return _Finding(Status.SKIPPED, one_line(case.skip))
     if len(told.ends) > 1 or len(told.starts) > 1:
         times = max(len(told.ends), len(told.starts))
-        first = _reported(told.ends[0]) if told.ends else _Finding(Status.FAILED)
-        return replace(first, status=Status.FAILED, reason=f"reported {times} times", excusable=False)
+        report = _reported(told.ends[0]) if told.ends else _Finding(Status.FAILED)
+        return replace(report, status=Status.FAILED, reason=f"reported {times} times", excusable=False)
     if told.ends:
         return _reported(told.ends[0])
     return _unreported(case, trace, first)

@@ -1,0 +1,200 @@
+"""Waivers: what a file may say, which cases one covers, and until when."""
+
+from datetime import date, timedelta
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kit.errors import UsageFault
+from kit.waiver import Waiver, Waivers, load_waivers, software_facts
+
+ENTRY = """
+[[waiver]]
+id = "wave-nan"
+case = "kernels/wave-grouped-decode/*"
+architecture = "gfx94*"
+reason = "returns NaN for one shape"
+link = "https://example.org/pull/1"
+opened = 2026-11-30
+expires = 2027-02-28
+versions = { rocm = ">=10,<11" }
+"""
+ROCM10 = {"rocm": "10.0.0"}
+
+
+def waiver(name: str = "wave-nan", **changes: object) -> Waiver:
+    given: dict[str, object] = {
+        "id": name,
+        "case": "kernels/wave-grouped-decode/*",
+        "architecture": "gfx94*",
+        "reason": "returns NaN for one shape",
+        "link": "https://example.org/pull/1",
+        "opened": date(2026, 11, 30),
+        "expires": date(2027, 2, 28),
+    }
+    return Waiver.model_validate(given | changes)
+
+
+def load(tmp_path: Path, text: str) -> Waivers:
+    path = tmp_path / "waivers.toml"
+    path.write_text(text)
+    return load_waivers(path)
+
+
+def test_a_file_is_read(tmp_path: Path) -> None:
+    assert load(tmp_path, ENTRY).waiver == (waiver(versions={"rocm": ">=10,<11"}),)
+
+
+def test_an_empty_file_has_no_waiver(tmp_path: Path) -> None:
+    assert load(tmp_path, "").waiver == ()
+
+
+@pytest.mark.parametrize("key", ["id", "case", "architecture", "reason", "link", "opened", "expires"])
+def test_every_key_but_the_versions_is_required(tmp_path: Path, key: str) -> None:
+    text = "\n".join(line for line in ENTRY.splitlines() if not line.startswith(f"{key} ="))
+    with pytest.raises(UsageFault, match=key):
+        load(tmp_path, text)
+
+
+@pytest.mark.parametrize(
+    ("line", "wrong", "named"),
+    [
+        ("expires", "expires = 2027-03-01", "at most 90 days"),
+        ("expires", "expires = 2026-11-29", "not before"),
+        ("expires", 'expires = "soon"', "expires"),
+        ("opened", "opened = 20261130", "opened"),
+        ("id", 'id = "Wave NaN"', "id"),
+        ("case", 'case = "*"', "names its battery"),
+        ("case", 'case = "*/wave/*"', "names its battery"),
+        ("case", 'case = "kernels/"', "names its battery"),
+        ("case", 'case = "kernels*/wave/x"', "names its battery"),
+        ("architecture", 'architecture = ""', "architecture"),
+        ("reason", 'reason = "broken"', "reason"),
+        ("link", 'link = "see the wiki"', "link"),
+        ("versions", 'versions = { rocm = "10 or so" }', "version bounds"),
+        ("versions", 'versions = { rocm = "" }', "version bounds"),
+        ("versions", "versions = { rocm = 10 }", "rocm"),
+        ("versions", 'until = "later"', "until"),
+    ],
+)
+def test_a_wrong_entry_is_refused_by_its_key(tmp_path: Path, line: str, wrong: str, named: str) -> None:
+    text = "\n".join(wrong if old.startswith(f"{line} =") else old for old in ENTRY.splitlines())
+    with pytest.raises(UsageFault, match=named) as fault:
+        load(tmp_path, text)
+    assert "waivers.toml" in str(fault.value) and "\n" not in str(fault.value)
+
+
+def test_ids_are_unique(tmp_path: Path) -> None:
+    with pytest.raises(UsageFault, match="two waivers are called wave-nan"):
+        load(tmp_path, ENTRY + ENTRY)
+
+
+@pytest.mark.parametrize(
+    ("case", "architecture", "covered"),
+    [
+        ("kernels/wave-grouped-decode/b2", "gfx942", True),
+        ("kernels/wave-grouped-decode/b2", "gfx950", False),
+        ("kernels/wave-prefill/b2", "gfx942", False),
+        ("Kernels/wave-grouped-decode/b2", "gfx942", False),
+    ],
+)
+def test_it_covers_its_cases_on_its_hardware_only(case: str, architecture: str, covered: bool) -> None:
+    found = Waivers(waiver=(waiver(),)).find(case, architecture, {}, date(2026, 12, 1))
+    assert (found is not None) is covered
+
+
+@pytest.mark.parametrize(
+    ("facts", "covered"),
+    [
+        (ROCM10, True),
+        ({"rocm": "10.9.9+git123"}, True),
+        ({"rocm": "10.1.0rc1"}, True),
+        ({"rocm": "9.9"}, False),
+        ({"rocm": "11.0"}, False),
+        ({"rocm": "a nightly"}, False),
+        ({}, False),
+        ({"cuda": "10.0"}, False),
+    ],
+)
+def test_versions_must_be_known_and_within(facts: dict[str, str], covered: bool) -> None:
+    entry = waiver(versions={"rocm": ">=10,<11"})
+    assert entry.covers("kernels/wave-grouped-decode/b2", "gfx942", facts) is covered
+
+
+def test_all_versions_must_hold() -> None:
+    entry = waiver(versions={"rocm": ">=10", "wave-lang": "==3.8.2"})
+    assert entry.covers("kernels/wave-grouped-decode/b2", "gfx942", ROCM10 | {"wave-lang": "3.8.2"})
+    assert not entry.covers("kernels/wave-grouped-decode/b2", "gfx942", ROCM10 | {"wave-lang": "3.8.3"})
+
+
+@pytest.mark.parametrize(
+    ("today", "expected"),
+    [
+        (date(2026, 11, 29), None),
+        (date(2026, 11, 30), False),
+        (date(2027, 2, 27), False),
+        (date(2027, 2, 28), False),
+        (date(2027, 3, 1), True),
+    ],
+)
+def test_it_counts_from_its_first_to_its_last_day(today: date, expected: bool | None) -> None:
+    found = Waivers(waiver=(waiver(),)).find("kernels/wave-grouped-decode/b2", "gfx942", {}, today)
+    assert (found.expired if found else None) is expected
+
+
+def test_a_valid_waiver_goes_before_an_expired_one() -> None:
+    old = waiver("old", opened=date(2026, 9, 1), expires=date(2026, 11, 1))
+    waivers = Waivers(waiver=(old, waiver("new")))
+    case = "kernels/wave-grouped-decode/b2"
+    found = waivers.find(case, "gfx942", {}, date(2026, 12, 1))
+    assert found is not None and (found.waiver.id, found.expired) == ("new", False)
+    only_old = Waivers(waiver=(old,)).find(case, "gfx942", {}, date(2026, 12, 1))
+    assert only_old is not None and (only_old.waiver.id, only_old.expired) == ("old", True)
+
+
+@given(st.integers(-400, 400))
+def test_no_waiver_lasts_longer_than_90_days(days: int) -> None:
+    opened = date(2026, 11, 30)
+    if 0 <= days <= 90:
+        assert waiver(expires=opened + timedelta(days)).expires == opened + timedelta(days)
+    else:
+        with pytest.raises(ValueError, match="90 days"):
+            waiver(expires=opened + timedelta(days))
+
+
+@pytest.mark.parametrize(
+    ("facts", "rocm"),
+    [
+        ({"torch": "2.11.0+rocm10.0.0"}, "10.0.0"),
+        ({"torch": "2.11.0+rocm7.2"}, "7.2"),
+        ({"torch": "2.11.0+rocm7.2", "rocm": "7.2.4"}, "7.2.4"),
+        ({"torch": "2.13.0+cpu"}, None),
+        ({}, None),
+    ],
+)
+def test_the_rocm_release_is_read_from_torch_where_no_fact_tells_it(facts: dict[str, str], rocm: str | None) -> None:
+    assert software_facts(facts).get("rocm") == rocm
+
+
+def shipped(case: str, architecture: str, rocm: str) -> str | None:
+    found = load_waivers().find(case, architecture, {"rocm": rocm}, date(2026, 12, 1))
+    return found.waiver.id if found else None
+
+
+@pytest.mark.parametrize(
+    ("case", "name"),
+    [
+        ("kernels/wave-grouped-decode/b2-h128-kv1-d576-v512-n500", "rocm10-wave-grouped-decode-nan"),
+        ("kernels/wave-grouped-decode/b2-h16-kv16-d64-v64-n500", None),
+        ("kernels/wave-prefill/h4-kv1-d128-n256", "rocm10-wave-prefill-heap-corruption"),
+        ("multi-lora/llama-2-7b/base-text", "rocm10-llama2-base-rouge-drift"),
+        ("multi-lora/llama-2-7b/adapter-0-text", None),
+    ],
+)
+def test_the_known_faults_of_rocm_10(case: str, name: str | None) -> None:
+    """The faults of sglang pull requests 38585 and 39356: on gfx942 with ROCm 10, and nowhere else."""
+    assert shipped(case, "gfx942", "10.0.0") == name
+    assert shipped(case, "gfx950", "10.0.0") is None
+    assert shipped(case, "gfx942", "7.2.4") is None
