@@ -101,7 +101,8 @@ def _test_case(case: CaseResult, result: RunResult, names: "_Names", longest: in
 def _message(case: CaseResult) -> str:
     """One line: what happened; and the decisive measurement, unless it is what happened."""
     reason = one_line(case.reason) or case.status.value
-    decisive = describe(case.worst) if case.worst else ""
+    worst = case.worst
+    decisive = describe(worst) if worst else ""
     return one_line(reason if decisive in reason else f"{reason}; {decisive}", 500)
 
 
@@ -158,8 +159,8 @@ def _problem_cases(result: RunResult, names: "_Names") -> list[TestCase]:
     problems = list(result.problems)
     if result.interrupted:
         problems.append(Problem(exit_code=ExitCode.INCOMPLETE, text="the run was interrupted"))
-    if not result.cases and not problems:
-        problems.append(Problem(exit_code=ExitCode.INCOMPLETE, text="no case was planned"))
+    if not problems and all(case.status is Status.SKIPPED for case in result.cases):
+        problems.append(Problem(exit_code=ExitCode.INCOMPLETE, text="no case was run"))
     tests = []
     for index, problem in enumerate(problems, start=1):
         classname, name = names.of(f"kit/{RUN_SUITE}/problem-{index}")

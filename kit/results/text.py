@@ -22,6 +22,8 @@ def _escape(match: re.Match[str]) -> str:
 
 def printable(text: str) -> str:
     """`text` with characters that XML forbids, or that could steer a terminal, written as escapes (``\\x1b``)."""
+    if text.isprintable():
+        return text
     return _UNSAFE.sub(_escape, text.replace("\r\n", "\n").replace("\r", "\n"))
 
 

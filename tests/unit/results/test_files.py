@@ -1,0 +1,66 @@
+"""Reports are written whole or not at all, each on its own, and a full disk is one line."""
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+from junitparser import JUnitXml
+
+from kit.errors import EnvironmentFault
+from kit.results.files import write_all, write_atomically
+from kit.results.model import load_result
+from tests.unit.results.streams import one_case
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_both_reports_are_written(tmp_path: Path) -> None:
+    _, result = one_case(2.0)
+    assert write_all(result, tmp_path) == (tmp_path / "result.json", tmp_path / "junit.xml")
+    assert load_result(tmp_path / "result.json") == result
+    assert JUnitXml.fromfile(str(tmp_path / "junit.xml")).failures == 1
+    assert names(tmp_path) == ["junit.xml", "result.json"]
+    assert (tmp_path / "junit.xml").stat().st_mode & 0o777 == 0o644
+
+
+@pytest.mark.parametrize(("blocked", "other"), [("junit.xml", "result.json"), ("result.json", "junit.xml")])
+def test_one_report_is_written_where_the_other_cannot_be(tmp_path: Path, blocked: str, other: str) -> None:
+    (tmp_path / blocked).mkdir()
+    _, result = one_case(2.0)
+    with pytest.raises(EnvironmentFault, match=f"^{blocked} could not be written"):
+        write_all(result, tmp_path)
+    assert names(tmp_path) == ["junit.xml", "result.json"]
+    assert (tmp_path / other).stat().st_size > 0
+
+
+def test_a_full_disk_is_one_line_and_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "junit.xml").write_bytes(b"old")
+
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    _, result = one_case(2.0)
+    with pytest.raises(EnvironmentFault) as fault:
+        write_all(result, tmp_path)
+    line = str(fault.value)
+    assert "result.json and junit.xml" in line and "the disk is full" in line and "\n" not in line
+    assert names(tmp_path) == ["junit.xml"]
+    assert (tmp_path / "junit.xml").read_bytes() == b"old"
+
+
+def test_a_folder_that_is_gone(tmp_path: Path) -> None:
+    _, result = one_case(2.0)
+    with pytest.raises(EnvironmentFault, match="No such file"):
+        write_all(result, tmp_path / "gone")
+
+
+def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
+    path = tmp_path / "report"
+    write_atomically(path, b"long" * 10_000)
+    write_atomically(path, b"short")
+    assert path.read_bytes() == b"short"
+    assert names(tmp_path) == ["report"]
