@@ -1,0 +1,116 @@
+"""The wheelhouse of an image: the files of its lock in kit's cache, each checked by hash whenever it is used."""
+
+import errno
+import hashlib
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from kit.errors import EnvironmentFault, ImageFault
+from kit.host.lockfile import Pin, read_lock, replace_text
+from kit.host.pip import run_pip
+from kit.host.resolve import target_options
+from kit.image import ImageDefinition, lock_digest
+from kit.paths import cache_folder
+
+MARKER = "SHA256SUMS"
+
+
+@dataclass(frozen=True)
+class Wheelhouse:
+    """A complete set of wheels.
+
+    Attributes:
+        folder: where they lie, with a file `MARKER` that lists them as ``sha256sum -c`` reads it.
+        wheels: sorted by file name.
+        fetched: how many had to be fetched now.
+    """
+
+    folder: Path
+    wheels: tuple[Path, ...]
+    fetched: int
+
+    @property
+    def size(self) -> int:
+        """Bytes of all wheels."""
+        return sum(path.stat().st_size for path in self.wheels)
+
+
+def wheelhouse_folder(definition: ImageDefinition) -> Path:
+    """Where the wheels of this lock belong; another lock has another folder."""
+    return cache_folder() / "wheels" / lock_digest(definition)
+
+
+def fetch_wheels(definition: ImageDefinition) -> Wheelhouse:
+    """Make the wheelhouse complete. What is there and has its hash is kept; a partial file is fetched again.
+
+    Raises:
+        ImageFault: no lock, or a wheel that is not to be had or has another hash (its file is named).
+        EnvironmentFault: no network, a full disk, or a cache that cannot be written to.
+    """
+    pins = read_lock(definition)
+    folder = wheelhouse_folder(definition)
+    with _disk_faults(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        present = _verified(folder, pins)
+        missing = [pin for pin in pins if pin.sha256 not in present]
+        if missing:
+            (folder / MARKER).unlink(missing_ok=True)
+            present |= _download(definition, missing, folder)
+        wheels = sorted(present.items(), key=lambda item: item[1].name)
+        sums = "".join(f"{sha256}  {path.name}\n" for sha256, path in wheels)
+        if not (folder / MARKER).is_file():
+            replace_text(folder / MARKER, sums)
+    return Wheelhouse(folder, tuple(path for _, path in wheels), len(missing))
+
+
+def file_sha256(path: Path) -> str:
+    """SHA-256 (hex) of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _verified(folder: Path, pins: Iterable[Pin]) -> dict[str, Path]:
+    """The wheels that are in the lock, by hash; any other wheel is removed."""
+    wanted = {pin.sha256 for pin in pins}
+    present: dict[str, Path] = {}
+    for path in sorted(folder.glob("*.whl")):
+        sha256 = file_sha256(path)
+        if sha256 in wanted:
+            present[sha256] = path
+        else:
+            path.unlink(missing_ok=True)
+    return present
+
+
+def _download(definition: ImageDefinition, missing: Sequence[Pin], folder: Path) -> dict[str, Path]:
+    """Fetch into a folder beside, check, and move in: a wheel in the wheelhouse is whole."""
+    fetched: dict[str, Path] = {}
+    with tempfile.TemporaryDirectory(dir=folder, prefix=".fetch-") as name:
+        temporary = Path(name)
+        lock = temporary / "missing.txt"
+        lock.write_text("".join(f"{pin.requirement}\n" for pin in missing), encoding="utf-8")
+        run_pip(
+            *("download", "--quiet", "--require-hashes", "--no-deps"),
+            *("--requirement", str(lock), "--dest", str(temporary)),
+            *target_options(definition.python),
+        )
+        for path in temporary.glob("*.whl"):
+            sha256 = file_sha256(path)
+            fetched[sha256] = path.replace(folder / path.name)
+    for pin in missing:
+        if pin.sha256 not in fetched:
+            raise ImageFault(f"pip fetched no wheel of {pin.name} {pin.version} with the hash of the lock", "try again")
+    return fetched
+
+
+@contextmanager
+def _disk_faults(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno == errno.ENOSPC:
+            raise EnvironmentFault(f"the disk of {folder} is full", "free space, or set KIT_CACHE to another folder") from None
+        raise EnvironmentFault(f"{error.filename or folder}: {error.strerror}", "check its permissions, or set KIT_CACHE to another folder") from None

@@ -1,0 +1,187 @@
+"""Image definitions: one TOML and one lock per software stack, and the digests by which a built image is recognised."""
+
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from pydantic import Field
+
+from kit.errors import ImageFault, UsageFault
+from kit.measurement import Record
+from kit.names import unknown
+from kit.paths import data_folder, dockerfile, package_folder
+from kit.toml import load_toml
+
+_NOT_SOURCE = ("__pycache__", "data")
+
+
+class BaseImage(Record):
+    """The image that a definition builds on.
+
+    Attributes:
+        reference: repository and tag.
+        digest: of that tag, as ``kit images lock`` found it; empty: not locked yet.
+    """
+
+    reference: str = Field(pattern=r"^[a-z0-9][a-z0-9._/-]*:[A-Za-z0-9_][A-Za-z0-9._-]*$")
+    digest: str = Field(default="", pattern=r"^(sha256:[0-9a-f]{64})?$")
+
+
+class PythonTarget(Record):
+    """The Python inside the image, for which wheels are chosen.
+
+    Attributes:
+        version: such as ``3.11``.
+        platform: the newest platform tag that the base's C library allows; older ones of that machine follow from it.
+    """
+
+    version: str = Field(pattern=r"^3\.\d+$")
+    platform: str = Field(pattern=r"^manylinux_2_\d+_(x86_64|aarch64)$")
+
+
+class ImageFile(Record):
+    """What stands in ``images/<name>.toml``.
+
+    Attributes:
+        version: raised by hand when the stack changes its meaning; part of the tag.
+        dockerfile: file name.
+        lock: file name, in the folder of the definition.
+        requirements: resolved together with their dependencies.
+        without_dependencies: exact pins, installed without what they ask for.
+        expects: distributions that must be inside, with version; ``*`` and ``?`` match as in file names.
+        not_pinned_by_hash: what no digest and no hash of this definition holds fast, each a sentence.
+    """
+
+    name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]*$")
+    version: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
+    title: str
+    dockerfile: str
+    lock: str
+    requirements: tuple[str, ...]
+    without_dependencies: tuple[str, ...] = ()
+    not_pinned_by_hash: tuple[str, ...] = ()
+    base: BaseImage
+    python: PythonTarget
+    expects: dict[str, str]
+
+
+class ImageDefinition(ImageFile):
+    """An image definition and the TOML file that it came from."""
+
+    path: Path = Field(exclude=True)
+
+    @property
+    def tag(self) -> str:
+        """Tag of the built image: ``kit-cpu:1``."""
+        return f"kit-{self.name}:{self.version}"
+
+    @property
+    def base_reference(self) -> str:
+        """The base as an engine is asked for it: by digest when locked, else by tag."""
+        if not self.base.digest:
+            return self.base.reference
+        return f"{self.base.reference.rsplit(':', 1)[0]}@{self.base.digest}"
+
+    @property
+    def lock_path(self) -> Path:
+        """The lock, beside the definition."""
+        return self.path.parent / self.lock
+
+    @property
+    def dockerfile_path(self) -> Path:
+        """The Dockerfile: beside the definition, else where kit's own lie."""
+        beside = self.path.parent / self.dockerfile
+        return beside if beside.is_file() else dockerfile(self.dockerfile)
+
+    @property
+    def build_command(self) -> str:
+        """The command that builds this image."""
+        return f"kit images build {self.name}"
+
+    def refuse_unpinned(self) -> None:
+        """Accept only a definition whose base is held by a digest.
+
+        Raises:
+            ImageFault: it is held by a tag only.
+        """
+        if not self.base.digest:
+            raise ImageFault(
+                f"image {self.name}: the base {self.base.reference} is not pinned by digest",
+                f"run 'kit images lock {self.name}' where its registry can be reached",
+            )
+
+
+def load_images(folder: Path | None = None) -> dict[str, ImageDefinition]:
+    """All definitions by name.
+
+    Raises:
+        UsageFault: a damaged file, or one that is not named after its image.
+    """
+    images: dict[str, ImageDefinition] = {}
+    for path in sorted((folder or data_folder("images")).glob("*.toml")):
+        file = load_toml(path, ImageFile)
+        if file.name != path.stem:
+            raise UsageFault(f"{path}: key 'name' is '{file.name}'", "name the file after the image")
+        images[file.name] = ImageDefinition.model_validate({**dict(file), "path": path})
+    return images
+
+
+def find_image(name: str, folder: Path | None = None) -> ImageDefinition:
+    """The definition with this name, whatever its case.
+
+    Raises:
+        UsageFault: no such image; the near matches are named.
+    """
+    images = load_images(folder)
+    if found := images.get(name.casefold()):
+        return found
+    raise unknown("image", name, images)
+
+
+def definition_digest(definition: ImageDefinition) -> str:
+    """SHA-256 (hex) over the TOML, the lock and the Dockerfile: another value is another stack.
+
+    Raises:
+        ImageFault: one of the files is missing or unreadable.
+    """
+    digest = hashlib.sha256()
+    for path in (definition.path, definition.lock_path, definition.dockerfile_path):
+        _update(digest, path.name, _read(path))
+    return digest.hexdigest()
+
+
+def lock_digest(definition: ImageDefinition) -> str:
+    """SHA-256 (hex) of the lock file.
+
+    Raises:
+        ImageFault: it is missing or unreadable.
+    """
+    return hashlib.sha256(_read(definition.lock_path)).hexdigest()
+
+
+def source_files(package: Path | None = None) -> Iterator[tuple[str, Path]]:
+    """The files of the package ``kit`` that go into an image: relative path and path, sorted; no caches, no packaged data."""
+    package = package or package_folder()
+    found = (path for path in package.rglob("*") if path.is_file() and path.suffix != ".pyc")
+    named = ((path.relative_to(package), path) for path in found)
+    yield from sorted((name.as_posix(), path) for name, path in named if not set(name.parts[:-1]) & set(_NOT_SOURCE))
+
+
+def source_digest(package: Path | None = None) -> str:
+    """SHA-256 (hex) over the names and bytes of `source_files`."""
+    digest = hashlib.sha256()
+    for name, path in source_files(package):
+        _update(digest, name, path.read_bytes())
+    return digest.hexdigest()
+
+
+def _update(digest: "hashlib._Hash", name: str, content: bytes) -> None:
+    digest.update(f"{name}\0{len(content)}\0".encode())
+    digest.update(content)
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise ImageFault(f"{path}: cannot be read: {error.strerror}", "restore the file, or make it anew") from None
