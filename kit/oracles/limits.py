@@ -1,0 +1,165 @@
+"""From values to measurements: where each limit comes from. See docs/limits.md for the reasons.
+
+Peer rule: an error may be at most twice that of a plain implementation in the same dtype against the same oracle, plus
+a floor in units of the dtype. The factor 2 is FlashAttention's (tests/test_flash_attn.py: "2 * max error of PyTorch").
+"""
+
+import math
+from typing import Literal
+
+from kit.measurement import Comparison, LimitSource, Measurement
+
+Dtype = Literal["float32", "bfloat16", "float16"]
+
+PEER_FACTOR = 2.0
+PEER_SANITY = 4.0
+UPSTREAM_KL = 5e-3
+"""KL_THRESHOLD of test_lora_qwen3_8b_logprob_diff.py, in nat²."""
+UPSTREAM_COSINE = 0.99
+UPSTREAM_ATOL = 3e-2
+"""Grouped decode in test_wave_attention_kernels.py: cosine > 0.99 and atol 3e-2."""
+
+_FRACTION_BITS: dict[Dtype, int] = {"float32": 23, "bfloat16": 7, "float16": 10}
+
+
+def unit_in_last_place(dtype: Dtype, magnitude: float) -> float:
+    """Distance of neighbouring values of `dtype` at `magnitude` (IEEE 754: 2**(exponent − fraction bits))."""
+    if not (math.isfinite(magnitude) and magnitude > 0.0):
+        return 0.0
+    return math.ldexp(1.0, math.frexp(magnitude)[1] - 1 - _FRACTION_BITS[dtype])
+
+
+def _peer(name: str, value: float, peer: float, floor: float, unit: str) -> Measurement:
+    if math.isfinite(peer):
+        limit, note = PEER_FACTOR * peer + floor, f"2 × peer {peer:.2e} + floor {floor:.2e}"
+    else:
+        limit, note = floor, f"floor {floor:.2e} alone: the peer is not finite"
+    return Measurement(
+        name=name,
+        value=value,
+        unit=unit,
+        comparison=Comparison.AT_MOST,
+        limit=limit,
+        source=LimitSource.PEER,
+        note=note,
+    )
+
+
+def peer_max_abs(name: str, value: float, peer: float, dtype: Dtype, magnitude: float, unit: str) -> Measurement:
+    """The peer rule for a largest error. Floor: one unit in the last place of `dtype` at `magnitude`.
+
+    Two correct implementations that differ at all differ by one unit at least.
+    """
+    return _peer(name, value, peer, unit_in_last_place(dtype, magnitude), unit)
+
+
+def peer_rms(name: str, value: float, peer: float, dtype: Dtype, magnitude: float, unit: str) -> Measurement:
+    """The peer rule for a root mean square. Floor: u/√12, the rms of an error spread evenly over one unit."""
+    return _peer(name, value, peer, unit_in_last_place(dtype, magnitude) / math.sqrt(12.0), unit)
+
+
+def peer_mean_half_square(name: str, value: float, peer: float, dtype: Dtype, magnitude: float) -> Measurement:
+    """The peer rule for mean ½Δ². Floor: u²/24, half the variance of an error spread evenly over one unit."""
+    return _peer(name, value, peer, unit_in_last_place(dtype, magnitude) ** 2 / 24.0, "nat²")
+
+
+def sane_peer(value: float, dtype: Dtype, magnitude: float, unit: str) -> Measurement:
+    """The peer's own rms error, at most 4 units in the last place: a peer far off would loosen every limit.
+
+    Measured on the synthetic models: 0.6 units in float32, 0.4 in bfloat16; a wrong weight or position gives hundreds.
+    """
+    limit = PEER_SANITY * unit_in_last_place(dtype, magnitude)
+    return Measurement(
+        name="peer_rms_error",
+        value=value,
+        unit=unit,
+        comparison=Comparison.AT_MOST,
+        limit=limit,
+        source=LimitSource.PEER,
+        note=f"4 units in the last place of {dtype} at {magnitude:.3g}",
+    )
+
+
+def upstream_at_most(name: str, value: float, limit: float, unit: str, note: str) -> Measurement:
+    """Held against a constant of the upstream tests; `note` names the test."""
+    return Measurement(
+        name=name,
+        value=value,
+        unit=unit,
+        comparison=Comparison.AT_MOST,
+        limit=limit,
+        source=LimitSource.UPSTREAM,
+        note=note,
+    )
+
+
+def upstream_at_least(name: str, value: float, limit: float, unit: str, note: str) -> Measurement:
+    """Held against a constant of the upstream tests; `note` names the test."""
+    return Measurement(
+        name=name,
+        value=value,
+        unit=unit,
+        comparison=Comparison.AT_LEAST,
+        limit=limit,
+        source=LimitSource.UPSTREAM,
+        note=note,
+    )
+
+
+def exactly_none(name: str, count: int, note: str) -> Measurement:
+    """A count that must be 0."""
+    return Measurement(
+        name=name,
+        value=float(count),
+        unit="count",
+        comparison=Comparison.EQUAL,
+        limit=0.0,
+        source=LimitSource.EXACT,
+        note=note,
+    )
+
+
+def effect_size(name: str, served: float, expected: float) -> Measurement:
+    """An adapter must move logprobs: mean ½Δ² from served base to served adapter, at least half of the oracle's, nat².
+
+    Half, because a missing adapter gives nothing, and noise is orders of magnitude smaller than an adapter's effect.
+    """
+    return Measurement(
+        name=name,
+        value=served,
+        unit="nat²",
+        comparison=Comparison.AT_LEAST,
+        limit=0.5 * expected,
+        source=LimitSource.EFFECT,
+        note=f"half of the oracle's {expected:.3e}",
+    )
+
+
+def effect_slope(name: str, slope: float, noise_rms: float, effect_rms: float) -> Measurement:
+    """An adapter must move logprobs by the amount that the oracle says: |slope − 1| of served change on oracle change.
+
+    With served = oracle + noise, slope − 1 = Σ noise·change / Σ change² ≤ rms(noise) / rms(change) (Cauchy–Schwarz).
+
+    Args:
+        noise_rms: largest rms of the noise that the peer rule permits in the served change, nat.
+        effect_rms: rms of the oracle's change, nat.
+    """
+    limit = noise_rms / effect_rms if effect_rms > 0.0 and math.isfinite(noise_rms) else 0.0
+    return Measurement(
+        name=name,
+        value=abs(slope - 1.0),
+        comparison=Comparison.AT_MOST,
+        limit=limit,
+        source=LimitSource.EFFECT,
+        note=f"slope 1 within permitted noise {noise_rms:.2e} / effect {effect_rms:.2e} nat",
+    )
+
+
+def noise_rms(kept: Measurement) -> float:
+    """The rms that a mean ½Δ² at its limit stands for, √(2 · limit), nat."""
+    return math.sqrt(2.0 * (kept.limit or 0.0))
+
+
+def context(name: str, value: float, unit: str, note: str = "") -> Measurement:
+    """A number that is reported and not judged."""
+    return Measurement(name=name, value=value, unit=unit, note=note)

@@ -1,0 +1,51 @@
+"""Distances between what was served and its reference. NaN and infinity are never hidden: they reach the result."""
+
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+Values: TypeAlias = npt.NDArray[np.float64]
+
+
+def mean_half_square(left: Values, right: Values) -> float:
+    """mean ½ (left − right)², nat²: ``kl_v2`` of SGLang's test_lora_qwen3_8b_logprob_diff.py, which estimates KL."""
+    with np.errstate(all="ignore"):
+        return float(np.mean(0.5 * (left - right) ** 2))
+
+
+def max_abs(left: Values, right: Values) -> float:
+    """max |left − right|."""
+    with np.errstate(all="ignore"):
+        return float(np.max(np.abs(left - right)))
+
+
+def rms(left: Values, right: Values) -> float:
+    """√ mean (left − right)²."""
+    with np.errstate(all="ignore"):
+        return float(np.sqrt(np.mean((left - right) ** 2)))
+
+
+def cosine(left: Values, right: Values) -> float:
+    """Cosine of the angle between the flattened arrays; NaN where one of them is all zero."""
+    a, b = left.ravel(), right.ravel()
+    with np.errstate(all="ignore"):
+        return float(np.dot(a, b) / (np.sqrt(np.dot(a, a)) * np.sqrt(np.dot(b, b))))
+
+
+def slope(response: Values, cause: Values) -> float:
+    """Slope of the least-squares line through the origin, Σ response·cause / Σ cause²."""
+    with np.errstate(all="ignore"):
+        return float(np.dot(response, cause) / np.dot(cause, cause))
+
+
+def non_finite(values: Values) -> int:
+    """How many values are NaN or infinite."""
+    return int(np.count_nonzero(~np.isfinite(values)))
+
+
+def farthest(left: Values, right: Values) -> int:
+    """Flat index of the largest |left − right|; NaN counts as largest."""
+    with np.errstate(all="ignore"):
+        distance = np.abs(left - right).ravel()
+    return int(np.argmax(np.where(np.isnan(distance), np.inf, distance)))
