@@ -1,0 +1,85 @@
+"""The faults that kit can inject to prove that its batteries see them. Data only; `kit.faults.apply` acts."""
+
+from dataclasses import dataclass
+
+from kit.errors import UsageFault
+from kit.names import unknown
+from kit.plan import Case, InjectedFault, MixedBatchRow, PromptLogprobs
+
+
+@dataclass(frozen=True)
+class FaultKind:
+    """One kind of fault.
+
+    Attributes:
+        effect: what is wrong with the subject while the fault is active.
+        strength_means: what the strength says; None where the fault has none.
+        neutral: the strength that changes nothing; None where the fault has none.
+    """
+
+    name: str
+    effect: str
+    strength_means: str | None = None
+    neutral: float | None = None
+
+
+FAULTS: dict[str, FaultKind] = {
+    fault.name: fault
+    for fault in (
+        FaultKind(
+            "adapter-scaling",
+            "the engine gets every adapter with its scaling multiplied",
+            strength_means="factor of lora_alpha",
+            neutral=1.0,
+        ),
+        FaultKind("adapter-missing", "the engine gets every adapter with B = 0, so that it has no effect"),
+        FaultKind("adapters-swapped", "the engine gets each adapter under the name of another"),
+    )
+}
+
+_ONLY_STRENGTH = 1.0
+
+
+def parse_fault(text: str) -> InjectedFault:
+    """A fault from ``name`` or ``name=strength``, such as ``adapter-scaling=1.1``.
+
+    Raises:
+        UsageFault: unknown name (with near matches); a strength that is missing, no number or neutral, or that the
+            fault does not take.
+    """
+    name, sign, value = text.partition("=")
+    kind = FAULTS.get(name)
+    if kind is None:
+        raise unknown("fault", name, FAULTS)
+    if kind.strength_means is None:
+        if sign:
+            raise UsageFault(f"the fault '{name}' takes no strength", f"write {name}")
+        return InjectedFault(name=name, strength=_ONLY_STRENGTH)
+    try:
+        strength = float(value)
+    except ValueError:
+        strength = float("nan")
+    if not 0.0 < strength < 1e6:
+        problem = f"the fault '{name}' needs a strength ({kind.strength_means}) above 0, found '{value}'"
+        raise UsageFault(problem, f"write {name}=1.1")
+    if strength == kind.neutral:
+        raise UsageFault(f"the fault '{name}' with strength {strength:g} changes nothing", f"write {name}=1.1")
+    return InjectedFault(name=name, strength=strength)
+
+
+def expected_red(faults: tuple[InjectedFault, ...], case: Case) -> bool:
+    """Whether a case must be red under these faults: all faults so far act on adapters, so it must judge one.
+
+    Raises:
+        UsageFault: an unknown fault.
+    """
+    for fault in faults:
+        if fault.name not in FAULTS:
+            raise unknown("fault", fault.name, FAULTS)
+    match case.spec:
+        case PromptLogprobs(adapter=adapter):
+            return bool(faults) and adapter is not None
+        case MixedBatchRow(composition=composition, row=row):
+            return bool(faults) and composition[row] is not None
+        case _:
+            return False
