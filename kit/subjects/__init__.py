@@ -1,0 +1,59 @@
+"""What is under test, one file per backend. Importing this package is light; opening a subject is not."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, TypeAlias, Union
+
+from kit.plan import KernelSession, NullSession, SessionSpec, SGLangSession
+from kit.subjects.workspace import Workspace as Workspace
+
+if TYPE_CHECKING:
+    from kit.subjects.null import NullSubject
+    from kit.subjects.sglang_engine import SGLangSubject
+    from kit.subjects.triton_attention import TritonAttention
+
+Subject: TypeAlias = Union["SGLangSubject", "TritonAttention", "NullSubject"]
+
+_MOST_THREADS = 4
+"""Tiny models gain nothing from more threads, and lose much on large hosts."""
+
+
+@contextmanager
+def open_subject(spec: SessionSpec, workspace: Workspace) -> Iterator[Subject]:
+    """The subject of a session, ready to answer; on leaving, no process of it is left.
+
+    Call it once per process, in the main thread, before torch, triton or SGLang is imported: it sets environment
+    variables, puts stand-ins on the import path, and installs signal handlers.
+
+    Raises:
+        EnvironmentFault: this machine lacks what the spec asks for.
+        UsageFault: an unknown model, adapter or fault.
+    """
+    _set_environment(spec.environment)
+    from kit.standins import activate
+
+    stand_ins = activate(spec.stand_ins)
+    match spec:
+        case SGLangSession():
+            from kit.subjects.sglang_engine import open_sglang
+
+            with open_sglang(spec, workspace, stand_ins) as served:
+                yield served
+        case KernelSession():
+            from kit.subjects.triton_attention import open_triton
+
+            yield open_triton(spec, stand_ins)
+        case NullSession():
+            from kit.subjects.null import open_null
+
+            with open_null(spec) as null:
+                yield null
+
+
+def _set_environment(chosen: dict[str, str]) -> None:
+    threads = str(min(_MOST_THREADS, len(os.sched_getaffinity(0))))
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+        os.environ.setdefault(name, threads)
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    os.environ.update(chosen)

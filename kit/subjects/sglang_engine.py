@@ -1,0 +1,215 @@
+"""SGLang as a subject: one `sglang.Engine` on a synthetic model with its adapters.
+
+Covers SGLang 0.5.17 and 0.5.19, whose offline engines agree in all that is used here.
+"""
+
+import json
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from pydantic import JsonValue
+
+from kit.faults.apply import served_adapters
+from kit.names import unknown
+from kit.oracles.metrics import Values
+from kit.oracles.reference import LogprobOracle
+from kit.plan import SGLangSession
+from kit.subjects.device import device_facts, versions
+from kit.subjects.transformers_peer import TransformersPeer
+from kit.subjects.watcher import kill_descendants, watched_children
+from kit.subjects.workspace import Workspace
+from kit.synthetic.catalogue import adapter_folder, find_model, model_folder
+from kit.synthetic.prompts import prompts as seeded_prompts
+
+_MOST_TOKENS = 4096
+_MOST_REQUESTS = 8
+_PACKAGES = ("sglang", "sglang-kernel", "sgl-kernel", "torch", "triton", "transformers", "flashinfer-python", "numpy")
+_FAILED_CHILD = 128 + signal.SIGQUIT
+
+
+@dataclass(frozen=True)
+class Served:
+    """The engine's answer for one prompt of n tokens.
+
+    Attributes:
+        logprobs: [n − 1], nat, of tokens 1 … n − 1; NaN where the engine gave none.
+        tokens: the token ids that the engine says these belong to.
+    """
+
+    logprobs: Values
+    tokens: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class SGLangSubject:
+    """A running engine, with the oracle and the peer of what it serves.
+
+    Attributes:
+        facts: versions, device, settings, stand-ins, faults.
+    """
+
+    session: SGLangSession
+    workspace: Workspace
+    engine: Any
+    facts: dict[str, str]
+
+    @property
+    def vocabulary(self) -> int:
+        """Number of token ids."""
+        return find_model(self.session.model).vocabulary
+
+    @cached_property
+    def oracle(self) -> LogprobOracle:
+        """Reads the original files, never what a fault gave the engine."""
+        return LogprobOracle(self._model, self._adapters)
+
+    @cached_property
+    def peer(self) -> TransformersPeer:
+        """Reads the original files, in the session's dtype on its device."""
+        return TransformersPeer(self._model, self._adapters, self.session.dtype, _device(self.session))
+
+    def alone(self, prompts: Sequence[Sequence[int]], identity: str | None) -> list[Served]:
+        """Every prompt in a request of its own, one after another; `identity` None is the base model."""
+        return [self.together([prompt], [identity])[0] for prompt in prompts]
+
+    def together(self, prompts: Sequence[Sequence[int]], identities: Sequence[str | None]) -> list[Served]:
+        """All prompts in one request, which SGLang sends as one message, so they meet in one prefill batch."""
+        adapters = {"lora_path": list(identities)} if self.session.adapters else {}
+        answers = self.engine.generate(
+            input_ids=[list(prompt) for prompt in prompts],
+            sampling_params={"max_new_tokens": 0, "temperature": 0.0},
+            return_logprob=True,
+            logprob_start_len=0,
+            **adapters,
+        )
+        return [
+            read_answer(a["meta_info"]["input_token_logprobs"], len(p)) for a, p in zip(answers, prompts, strict=True)
+        ]
+
+    @property
+    def _model(self) -> Path:
+        return self.workspace.assets / model_folder(self.session.model)
+
+    @property
+    def _adapters(self) -> dict[str, Path]:
+        return original_adapters(self.session, self.workspace)
+
+
+def read_answer(entries: Sequence[Sequence[Any]], length: int) -> Served:
+    """What SGLang returned for a prompt of `length` tokens: (logprob or None, token id, …), the first without logprob.
+
+    An answer of the wrong length gets NaN for what is missing, and loses what is too much.
+    """
+    values, tokens = np.full(length - 1, np.nan), [-1] * (length - 1)
+    for place, entry in enumerate(entries[1:length]):
+        values[place] = np.nan if entry[0] is None else float(entry[0])
+        tokens[place] = int(entry[1])
+    return Served(logprobs=values, tokens=tuple(tokens))
+
+
+def original_adapters(session: SGLangSession, workspace: Workspace) -> dict[str, Path]:
+    """Folders of the session's adapters by name.
+
+    Raises:
+        UsageFault: the model has no such adapter.
+    """
+    known = {adapter.name for adapter in find_model(session.model).adapters}
+    for name in session.adapters:
+        if name not in known:
+            raise unknown("adapter", name, known)
+    return {name: workspace.assets / adapter_folder(session.model, name) for name in session.adapters}
+
+
+def engine_arguments(session: SGLangSession, model: Path, adapters: dict[str, Path]) -> dict[str, Any]:
+    """Keyword arguments of `sglang.Engine`; what the session says wins.
+
+    No radix cache and no chunks: each prompt is computed in full, as its oracle is.
+    """
+    shape = find_model(session.model)
+    arguments: dict[str, JsonValue] = {
+        "model_path": str(model),
+        "skip_tokenizer_init": True,
+        "dtype": session.dtype,
+        "context_length": shape.positions,
+        "random_seed": 0,
+        "disable_radix_cache": True,
+        "chunked_prefill_size": -1,
+        "max_total_tokens": _MOST_TOKENS,
+        "max_running_requests": _MOST_REQUESTS,
+        "log_level": "info",
+    }
+    if adapters:
+        arguments |= {
+            "enable_lora": True,
+            "lora_paths": [f"{name}={folder}" for name, folder in adapters.items()],
+            "max_loras_per_batch": len(adapters) + 1,
+        }
+    return arguments | session.engine
+
+
+@contextmanager
+def open_sglang(session: SGLangSession, workspace: Workspace, stand_ins: dict[str, str]) -> Iterator[SGLangSubject]:
+    """A warm engine. If one of its processes dies, this process ends at once (`kit.subjects.watcher`).
+
+    Raises:
+        EnvironmentFault: no device. UsageFault: an unknown model, adapter or fault.
+    """
+    model = workspace.assets / model_folder(session.model)
+    originals = original_adapters(session, workspace)
+    arguments = engine_arguments(session, model, served_adapters(workspace.faults, originals, workspace.scratch))
+    device = device_facts(_device(session))
+    import sglang
+
+    engine = sglang.Engine(**arguments)
+    try:
+        with watched_children():
+            subject = SGLangSubject(
+                session, workspace, engine, _facts(session, workspace, arguments, device | stand_ins)
+            )
+            _warm_up(subject)
+            yield subject
+    finally:
+        engine.shutdown()
+        kill_descendants()
+
+
+def _warm_up(subject: SGLangSubject) -> None:
+    """Compile what the first requests need, so that it counts as start and not as the first case."""
+    identities = [None, *subject.session.adapters]
+    prompts = seeded_prompts([4] * len(identities), subject.vocabulary, seed=0)
+    subject.together(prompts, identities)
+    signal.signal(signal.SIGQUIT, _report_failed_child)  # after the first request, which installs SGLang's own
+
+
+def _report_failed_child(signum: int, frame: object) -> None:
+    print("kit: a process of the engine reported a failure (SIGQUIT); ending the session", file=sys.stderr, flush=True)
+    kill_descendants()
+    import os
+
+    os._exit(_FAILED_CHILD)
+
+
+def _device(session: SGLangSession) -> str:
+    return str(session.engine.get("device") or "cuda")
+
+
+def _facts(
+    session: SGLangSession, workspace: Workspace, arguments: dict[str, Any], device: dict[str, str]
+) -> dict[str, str]:
+    facts = versions(_PACKAGES) | device
+    facts |= {
+        "model": session.model,
+        "dtype": session.dtype,
+        "peer": "transformers, eager attention, same dtype and device",
+    }
+    facts |= {"engine": json.dumps(arguments, sort_keys=True)}
+    facts |= {f"environment.{name}": value for name, value in session.environment.items()}
+    facts |= {f"fault.{fault.name}": f"{fault.strength:g}" for fault in workspace.faults}
+    return facts

@@ -1,0 +1,87 @@
+"""Ends this process when a process of its engine dies: a request to a dead engine would wait for ever."""
+
+import contextlib
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from multiprocessing.connection import wait
+from multiprocessing.process import BaseProcess
+from typing import NoReturn
+
+_POLL_SECONDS = 0.2
+_REAP_SECONDS = 1.0
+_FATAL = {signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGSYS}
+
+
+@contextlib.contextmanager
+def watched_children() -> Iterator[None]:
+    """While inside, the death of any child that `multiprocessing` started by now ends this process in the same way.
+
+    The cause is written to stderr, all other descendants are killed, and this process dies by the child's signal where
+    it is a fatal one, else with exit code 128 + signal, or with the child's exit code, 1 for 0.
+    """
+    children = multiprocessing.active_children()
+    stopped = threading.Event()
+    thread = threading.Thread(target=_watch, args=(children, stopped), name="kit-watcher", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stopped.set()
+        thread.join(5.0)
+
+
+def _watch(children: list[BaseProcess], stopped: threading.Event) -> None:
+    sentinels = {child.sentinel: child for child in children}
+    while sentinels and not stopped.is_set():
+        for ready in wait(list(sentinels), timeout=_POLL_SECONDS):
+            if stopped.is_set():
+                return
+            assert isinstance(ready, int)
+            _die_with(sentinels[ready])
+
+
+def _die_with(child: BaseProcess) -> NoReturn:
+    deadline = time.monotonic() + _REAP_SECONDS
+    while child.exitcode is None and time.monotonic() < deadline:
+        time.sleep(0.01)
+    code = child.exitcode
+    how = "ended" if code is None else signal_name(-code) if code < 0 else f"ended with exit code {code}"
+    print(
+        f"kit: process {child.pid} of the engine ({child.name}) {how}; ending the session", file=sys.stderr, flush=True
+    )
+    kill_descendants()
+    if code is None or code >= 0:
+        os._exit(code or 1)
+    if -code in _FATAL:
+        os.kill(os.getpid(), -code)
+        time.sleep(_REAP_SECONDS)
+    os._exit(128 - code)
+
+
+def signal_name(number: int) -> str:
+    """``died by SIGKILL``; the number where the signal has no name."""
+    try:
+        return f"died by {signal.Signals(number).name}"
+    except ValueError:
+        return f"died by signal {number}"
+
+
+def kill_descendants(seconds: float = 5.0) -> list[int]:
+    """Kill all descendants of this process and wait for them.
+
+    Returns:
+        Process ids of those that had to be killed.
+    """
+    import psutil
+
+    descendants = psutil.Process().children(recursive=True)
+    for process in descendants:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.kill()
+    psutil.wait_procs(descendants, timeout=seconds)
+    return [process.pid for process in descendants]

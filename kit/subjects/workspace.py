@@ -1,0 +1,21 @@
+"""What a session gives its subject besides the spec."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from kit.plan import InjectedFault
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """Folders and faults of one session.
+
+    Attributes:
+        assets: read-only folder with the synthetic models.
+        scratch: writable folder of this session.
+        faults: deliberate faults; empty except in a self-test.
+    """
+
+    assets: Path
+    scratch: Path
+    faults: tuple[InjectedFault, ...] = ()
