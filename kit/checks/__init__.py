@@ -1,0 +1,51 @@
+"""How each kind of case is computed: one module per check. Importing this package is light."""
+
+from typing import TYPE_CHECKING, TypeVar
+
+from kit.checks.outcome import CheckResult, NotApplicable
+from kit.plan import CheckSpec, GroupedDecode, MixedBatchRow, NullCheck, PromptLogprobs
+
+if TYPE_CHECKING:
+    from kit.subjects import Subject
+
+__all__ = ["CheckResult", "NotApplicable", "run_check"]
+
+Kind = TypeVar("Kind")
+
+
+def run_check(spec: CheckSpec, subject: "Subject") -> CheckResult:
+    """Measure one case on an open subject. NaN and infinity end in measurements that fail, not in exceptions.
+
+    Only what this check needs is imported.
+
+    Raises:
+        NotApplicable: the subject cannot answer this kind of case.
+        OracleDisagreement: this machine's reference cannot be trusted.
+    """
+    match spec:
+        case PromptLogprobs():
+            from kit.checks import prompt_logprobs
+            from kit.subjects.sglang_engine import SGLangSubject
+
+            return prompt_logprobs.check(spec, _as(SGLangSubject, subject, spec))
+        case MixedBatchRow():
+            from kit.checks import mixed_batch_row
+            from kit.subjects.sglang_engine import SGLangSubject
+
+            return mixed_batch_row.check(spec, _as(SGLangSubject, subject, spec))
+        case GroupedDecode():
+            from kit.checks import grouped_decode
+            from kit.subjects.triton_attention import TritonAttention
+
+            return grouped_decode.check(spec, _as(TritonAttention, subject, spec))
+        case NullCheck():
+            from kit.checks import null
+            from kit.subjects.null import NullSubject
+
+            return null.check(spec, _as(NullSubject, subject, spec))
+
+
+def _as(kind: type[Kind], subject: "Subject", spec: CheckSpec) -> Kind:
+    if isinstance(subject, kind):
+        return subject
+    raise NotApplicable(f"{type(subject).__name__} does not answer {spec.check}")

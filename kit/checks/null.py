@@ -3,13 +3,13 @@
 import math
 import time
 
-from kit.checks.result import CheckResult
+from kit.checks.outcome import CheckResult
 from kit.measurement import Comparison, LimitSource, Measurement
 from kit.plan import NullCheck
 from kit.subjects.null import NullSubject
 
 
-def null_check(spec: NullCheck, subject: NullSubject) -> CheckResult:
+def check(spec: NullCheck, subject: NullSubject) -> CheckResult:
     """Do as the spec says; a pass measures 0 against a limit of 1.
 
     Raises:
@@ -34,10 +34,6 @@ def null_check(spec: NullCheck, subject: NullSubject) -> CheckResult:
         case _:
             time.sleep(spec.seconds)
     return CheckResult(
-        (
-            Measurement(
-                name="null", value=value, comparison=Comparison.AT_MOST, limit=1.0, source=LimitSource.EXACT
-            ),
-        ),
+        (Measurement(name="null", value=value, comparison=Comparison.AT_MOST, limit=1.0, source=LimitSource.EXACT),),
         {},
     )

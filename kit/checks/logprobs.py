@@ -1,0 +1,129 @@
+"""What all checks of logprobs share: served values beside oracle and peer, and the measurements that follow."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from pydantic import JsonValue
+
+from kit.checks.outcome import shown
+from kit.measurement import Measurement
+from kit.oracles import limits, metrics
+from kit.oracles.limits import Dtype
+from kit.oracles.metrics import Values
+from kit.subjects.sglang_engine import Served, SGLangSubject
+
+Prompts = Sequence[Sequence[int]]
+_UPSTREAM = "KL_THRESHOLD of SGLang's test_lora_qwen3_8b_logprob_diff.py"
+
+
+@dataclass(frozen=True)
+class Compared:
+    """Logprobs of one identity on the same prompts, joined over the prompts: [positions], nat.
+
+    Attributes:
+        served, oracle, peer: from the engine, in float64, and from the peer.
+        wrong_tokens: positions at which the engine reported another token id than the prompt's.
+    """
+
+    prompts: Prompts
+    served: Values
+    oracle: Values
+    peer: Values
+    wrong_tokens: int
+    dtype: Dtype
+
+    @property
+    def magnitude(self) -> float:
+        """Largest |logprob| of the oracle, nat: rounding is in units of the dtype there."""
+        return float(np.max(np.abs(self.oracle)))
+
+    @property
+    def served_error(self) -> float:
+        """Mean ½Δ² of the engine to the oracle, nat²."""
+        return metrics.mean_half_square(self.served, self.oracle)
+
+    @property
+    def permitted(self) -> Measurement:
+        """The peer rule on mean ½Δ²."""
+        peer = metrics.mean_half_square(self.peer, self.oracle)
+        return limits.peer_mean_half_square("mean_half_square", self.served_error, peer, self.dtype, self.magnitude)
+
+
+def compare(subject: SGLangSubject, prompts: Prompts, identity: str | None, answers: Sequence[Served]) -> Compared:
+    """Answers of the engine beside oracle and peer."""
+    return Compared(
+        prompts=prompts,
+        served=np.concatenate([answer.logprobs for answer in answers]),
+        oracle=np.concatenate([subject.oracle.logprobs(prompt, identity) for prompt in prompts]),
+        peer=np.concatenate([subject.peer.logprobs(prompt, identity) for prompt in prompts]),
+        wrong_tokens=sum(
+            answered != asked
+            for answer, prompt in zip(answers, prompts, strict=True)
+            for answered, asked in zip(answer.tokens, prompt[1:], strict=True)
+        ),
+        dtype=subject.session.dtype,
+    )
+
+
+def accuracy(compared: Compared) -> list[Measurement]:
+    """How near the engine is to the oracle, and that the peer which says how near it must be is sane."""
+    peer_max = metrics.max_abs(compared.peer, compared.oracle)
+    served_max = metrics.max_abs(compared.served, compared.oracle)
+    return [
+        limits.exactly_none("non_finite", metrics.non_finite(compared.served), "NaN or infinite logprobs"),
+        limits.exactly_none("wrong_tokens", compared.wrong_tokens, "token ids that are not the prompt's"),
+        limits.peer_max_abs("max_abs_error", served_max, peer_max, compared.dtype, compared.magnitude, "nat"),
+        compared.permitted,
+        limits.upstream_at_most("upstream_kl", compared.served_error, limits.UPSTREAM_KL, "nat²", _UPSTREAM),
+        limits.sane_peer(metrics.rms(compared.peer, compared.oracle), compared.dtype, compared.magnitude, "nat"),
+    ]
+
+
+def effect(adapted: Compared, base: Compared) -> list[Measurement]:
+    """That the adapter moves the served logprobs from the served base model's, by the amount that the oracle says."""
+    served_change, change = adapted.served - base.served, adapted.oracle - base.oracle
+    expected = metrics.mean_half_square(adapted.oracle, base.oracle)
+    noise = limits.noise_rms(adapted.permitted) + limits.noise_rms(base.permitted)
+    return [
+        limits.effect_size("effect", metrics.mean_half_square(adapted.served, base.served), expected),
+        limits.effect_slope(
+            "effect_slope_off_one", metrics.slope(served_change, change), noise, metrics.rms(change, 0 * change)
+        ),
+    ]
+
+
+def worst_position(compared: Compared) -> dict[str, JsonValue]:
+    """Where the engine is farthest from the oracle."""
+    worst = metrics.farthest(compared.served, compared.oracle)
+    prompt, position = _place(worst, [len(prompt) - 1 for prompt in compared.prompts])
+    return {
+        "prompt": prompt,
+        "position": position + 1,
+        "token": compared.prompts[prompt][position + 1],
+        "served": shown(compared.served[worst]),
+        "oracle": shown(compared.oracle[worst]),
+        "peer": shown(compared.peer[worst]),
+    }
+
+
+def per_prompt(compared: Compared) -> list[JsonValue]:
+    """Largest error of engine and peer, prompt by prompt."""
+    ends = np.cumsum([len(prompt) - 1 for prompt in compared.prompts])[:-1]
+    parts = zip(*(np.split(values, ends) for values in (compared.served, compared.oracle, compared.peer)), strict=True)
+    return [
+        {
+            "tokens": len(prompt),
+            "served_max_abs_error": shown(metrics.max_abs(served, oracle)),
+            "peer_max_abs_error": shown(metrics.max_abs(peer, oracle)),
+        }
+        for prompt, (served, oracle, peer) in zip(compared.prompts, parts, strict=True)
+    ]
+
+
+def _place(index: int, lengths: Sequence[int]) -> tuple[int, int]:
+    for prompt, length in enumerate(lengths):
+        if index < length:
+            return prompt, index
+        index -= length
+    raise IndexError("beyond the last position")
