@@ -83,7 +83,19 @@ class NullCheck(Record):
 CheckSpec = Annotated[PromptLogprobs | MixedBatchRow | GroupedDecode | NullCheck, Field(discriminator="check")]
 
 
-class SGLangSession(Record):
+class ProcessSpec(Record):
+    """What every session's process is given.
+
+    Attributes:
+        environment: variables set before the subject's library is imported.
+        stand_ins: modules of `kit.standins` that replace what this profile's stack lacks.
+    """
+
+    environment: dict[str, str] = {}
+    stand_ins: tuple[StandIn, ...] = ()
+
+
+class SGLangSession(ProcessSpec):
     """One `sglang.Engine` on one synthetic model, with its adapters loaded under their names.
 
     Attributes:
@@ -91,8 +103,6 @@ class SGLangSession(Record):
         adapters: names of adapters of that model.
         dtype: ``float32``, ``bfloat16`` or ``float16``.
         engine: further keyword arguments of `sglang.Engine`.
-        environment: variables set before SGLang is imported.
-        stand_ins: modules of `kit.standins` that replace what this profile's stack lacks.
     """
 
     kind: Literal["sglang"] = "sglang"
@@ -100,30 +110,24 @@ class SGLangSession(Record):
     adapters: tuple[str, ...]
     dtype: Literal["float32", "bfloat16", "float16"]
     engine: dict[str, JsonValue]
-    environment: dict[str, str] = {}
-    stand_ins: tuple[StandIn, ...] = ()
 
 
-class KernelSession(Record):
+class KernelSession(ProcessSpec):
     """One process with one attention-kernel library.
 
     Attributes:
         library: which subject, such as ``triton``.
         dtype: ``float16`` or ``bfloat16``.
         interpreted: run in Triton's interpreter on the CPU instead of on a device.
-        environment: variables set before the library is imported.
-        stand_ins: modules of `kit.standins` that replace what this profile's stack lacks.
     """
 
     kind: Literal["kernels"] = "kernels"
     library: Literal["triton"]
     dtype: Literal["float16", "bfloat16"]
     interpreted: bool
-    environment: dict[str, str] = {}
-    stand_ins: tuple[StandIn, ...] = ()
 
 
-class NullSession(Record):
+class NullSession(ProcessSpec):
     """The null subject, for rehearsals: ready after `start_seconds`, and it may die in shutting down, after all its cases."""
 
     kind: Literal["null"] = "null"

@@ -21,7 +21,7 @@ def prepare(models: tuple[str, ...]) -> tuple[Path, tuple[AssetFile, ...]]:
     Raises:
         EnvironmentFault: the cache cannot be written.
     """
-    from kit.synthetic.generate import materialise
+    from kit.synthetic.files import materialise
 
     home = cache_folder() / "synthetic"
     try:

@@ -190,6 +190,6 @@ def _supervised(plan: Plan, runtime: Runtime, folder: Path, stop: StopRequest, d
     except Exception as error:
         reason = f"kit itself failed: {type(error).__name__}: {error}"
         display.line(reason)
-        ending = RuntimeEnded(trouble=Trouble.CRASHED, reason=reason, interrupted=bool(stop))
+        ending = RuntimeEnded(trouble=Trouble.CRASHED, reason=reason, interrupted=stop.made)
         seen.host.append(ending)
     return seen

@@ -23,7 +23,9 @@ class StopRequest:
 
     signal: Signals | None = None
 
-    def __bool__(self) -> bool:
+    @property
+    def made(self) -> bool:
+        """Whether it was made."""
         return self.signal is not None
 
 
@@ -99,7 +101,7 @@ def supervise(
         runtime.stop()
         note(
             RuntimeEnded(
-                trouble=ending.trouble, interrupted=bool(stop), reason=ending.reason, left_behind=ending.left_behind
+                trouble=ending.trouble, interrupted=stop.made, reason=ending.reason, left_behind=ending.left_behind
             )
         )
     finally:

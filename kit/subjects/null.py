@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import platform
 import signal
 import subprocess
 import sys
@@ -52,9 +53,9 @@ class NullSubject:
 
 
 @contextlib.contextmanager
-def open_null(spec: NullSession, architecture: str) -> Iterator[NullSubject]:
-    """A null subject on a device of `architecture`; it may abort in closing, as a corrupted heap does."""
+def open_null(spec: NullSession) -> Iterator[NullSubject]:
+    """A null subject on this machine's processor; it may abort in closing, as a corrupted heap does."""
     time.sleep(spec.start_seconds)
-    yield NullSubject(facts={"architecture": architecture})
+    yield NullSubject(facts={"architecture": platform.machine()})
     if spec.abort_at_end:
         os.abort()

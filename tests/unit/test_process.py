@@ -105,7 +105,7 @@ def test_stop_signals_are_noted_and_the_old_handlers_come_back() -> None:
 
     before = signal.getsignal(signal.SIGTERM)
     with stop_signals() as stop:
-        assert not stop
+        assert not stop.made
         signal.raise_signal(signal.SIGTERM)
         assert stop.signal is signal.SIGTERM
     assert signal.getsignal(signal.SIGTERM) == before
