@@ -44,7 +44,9 @@ class Progress:
 
     def line(self, text: str) -> None:
         """Print a line that stays."""
-        self._console.print(f"[{time.monotonic() - self._start:6.1f} s] {text}", markup=False, highlight=False)
+        self._console.print(
+            f"[{time.monotonic() - self._start:6.1f} s] {text}", markup=False, highlight=False, soft_wrap=True
+        )
 
     def event(self, event: AnyEvent) -> None:
         """Show one event."""

@@ -1,0 +1,107 @@
+"""The main job on this machine, without a container: real SGLang, the whole way from the command to the exit code."""
+
+import signal
+from pathlib import Path
+
+import psutil
+import pytest
+
+from kit.events import AnyEvent, CaseFinished, CaseStarted, SessionReady, WorkerStarted
+from tests.jobs import Job, Outcome
+
+pytestmark = pytest.mark.engine
+LOCAL = ("--profile", "cpu", "--runtime", "local")
+LORA = "lora-logprob/tiny-qwen3"
+LORA_CASES = {f"{LORA}/base", f"{LORA}/adapter-0", f"{LORA}/adapter-1"}
+MIXED = "multi-lora/tiny-qwen3"
+
+
+def first_case_done(event: AnyEvent) -> bool:
+    return isinstance(event, CaseFinished)
+
+
+def second_case_started(event: AnyEvent) -> bool:
+    return isinstance(event, CaseStarted) and event.case == f"{LORA}/adapter-0"
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
+    return Job(tmp_path_factory.mktemp("whole") / "out", *LOCAL).finish(900)
+
+
+def test_the_cpu_profile_conforms(whole: Outcome) -> None:
+    assert whole.code == 0, whole.text
+    assert set(whole.statuses.values()) == {"passed"}
+    assert len(whole.statuses) >= 10
+    assert {case.battery for case in whole.result.cases} == {"lora-logprob", "multi-lora", "kernels"}
+    assert "CONFORMS (exit code 0)" in whole.text
+
+
+def test_fp32_errors_are_those_of_fp32(whole: Outcome) -> None:
+    """SGLang 0.5.19 on the CPU was measured at ½Δ² ≤ 1.6e-13 nat² against float64 (tiny Qwen3); 1e-9 separates every fault tried."""
+    for case in whole.result.cases:
+        values = {m.name: m.value for m in case.measurements}
+        if case.battery == "lora-logprob":
+            assert values["kl_v2"] < 1e-11, case.id
+
+
+def test_every_stand_in_is_named_as_a_limit(whole: Outcome) -> None:
+    text = " ".join(whole.result.does_not_prove)
+    for name in ("sgl_kernel", "torchvision", "Pinned host memory", "interpreter"):
+        assert name in text
+        assert name in whole.text
+
+
+def test_a_scaled_adapter_is_red_on_exactly_the_cases_that_judge_an_adapter(tmp_path: Path) -> None:
+    done = Job(tmp_path / "out", *LOCAL, "--battery", "lora-logprob", "--battery", "multi-lora", "--inject",
+               "adapter-scaling=1.1").finish(600)  # fmt: skip
+    red = {name for name, status in done.statuses.items() if status == "failed"}
+    assert red == {name for name in done.statuses if "adapter" in name}
+    assert {status for name, status in done.statuses.items() if name not in red} == {"passed"}
+    assert done.code == 1
+    assert "adapter-scaling" in done.text
+
+
+def engine_child(job: Job) -> psutil.Process:
+    """SGLang's scheduler: the process that holds the model."""
+    found = [process for process in job.descendants() if "scheduler" in " ".join(process.cmdline() or [process.name()])]
+    assert found, [process.cmdline() for process in job.descendants()]
+    return found[0]
+
+
+def test_a_killed_engine_child_loses_no_verdict(tmp_path: Path) -> None:
+    job = Job(tmp_path / "out", *LOCAL)
+    job.wait_for(second_case_started)
+    engine_child(job).kill()
+    done = job.finish(300)
+    assert done.code == 5
+    assert done.statuses[f"{LORA}/base"] == "passed"
+    assert done.statuses[f"{LORA}/adapter-0"] == "crashed"
+    assert "SIGKILL" in done.reason(f"{LORA}/adapter-0")
+    assert {status for name, status in done.statuses.items() if name.startswith(MIXED)} == {"missing"}
+    assert {status for name, status in done.statuses.items() if name.startswith("kernels")} == {"passed"}
+
+
+def test_a_killed_worker_loses_no_verdict(tmp_path: Path) -> None:
+    job = Job(tmp_path / "out", *LOCAL)
+    worker = job.wait_for(lambda event: isinstance(event, WorkerStarted))
+    job.wait_for(second_case_started)
+    assert isinstance(worker, WorkerStarted)
+    psutil.Process(worker.pid).kill()
+    done = job.finish(60)
+    assert done.code == 5
+    assert done.statuses[f"{LORA}/base"] == "passed"
+    assert done.statuses[f"{LORA}/adapter-0"] == "crashed"
+    assert set(done.statuses.values()) == {"passed", "crashed", "missing"}
+    assert "SIGKILL" in done.reason(f"{LORA}/adapter-1")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_stopping_kit_ends_everything_and_reports(tmp_path: Path, number: signal.Signals) -> None:
+    job = Job(tmp_path / "out", *LOCAL, "--case", f"{LORA}/*")
+    job.wait_for(lambda event: isinstance(event, SessionReady))
+    job.signal(number)
+    done = job.finish(60)
+    assert done.code == 130
+    assert set(done.statuses) == LORA_CASES
+    assert number.name in done.text
