@@ -11,6 +11,7 @@ from kit.errors import ExitCode
 from kit.results.model import CaseResult, RunResult, Status
 from kit.results.text import amount, factor, number, one_line
 
+_MOST_ROWS = 400
 _STYLES = {
     Status.PASSED: "green",
     Status.FAILED: "bold red",
@@ -43,9 +44,17 @@ def verdict_line(result: RunResult) -> str:
 
 def print_result(result: RunResult, console: Console, files: Sequence[Path] = ()) -> None:
     """Print `result` and the names of the reports in `files`. Fits 80 columns; no colour unless on a terminal."""
-    if result.cases:
-        console.print(_table(result.cases, console))
-        console.print()
+    rows = _rows(result.cases)
+    if rows:
+        console.print(_table(rows, console))
+    if hidden := len(result.cases) - len(rows):
+        _say(
+            console,
+            f"and {hidden} more cases",
+            f"only {_MOST_ROWS} fit here, what did not pass first; the reports have all",
+            "",
+        )
+    console.print()
     for (status, reason), ids in _reasons(result).items():
         label = ids[0] + (f" and {len(ids) - 1} more" if len(ids) > 1 else "")
         _say(console, f"{label}: {status}", reason, _STYLES[status])
@@ -61,6 +70,13 @@ def print_result(result: RunResult, console: Console, files: Sequence[Path] = ()
         _say(console, "written", str(path), "", wrap=False)
     style = "bold green" if result.exit_code is ExitCode.CONFORMS else "bold red"
     console.print(Text(_fit(console, verdict_line(result)), style=style))
+
+
+def _rows(cases: Sequence[CaseResult]) -> Sequence[CaseResult]:
+    """The cases of the table; where they are too many to read, what did not pass goes first."""
+    if len(cases) <= _MOST_ROWS:
+        return cases
+    return sorted(cases, key=lambda case: case.status is Status.PASSED)[:_MOST_ROWS]
 
 
 def _reasons(result: RunResult) -> dict[tuple[Status, str], list[str]]:

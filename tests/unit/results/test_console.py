@@ -99,6 +99,15 @@ def test_verdict_line(value: float, waived: bool, line: str) -> None:
     assert verdict_line(result) == line
 
 
+def test_too_many_cases_to_read_show_first_what_did_not_pass() -> None:
+    ids = [f"kernels/triton/shape-{n}" for n in range(5000)]
+    cases = (case_events("s", name, 9.0 if name.endswith("-4321") else 0.1) for name in ids)
+    lines = shown(judged(plan({"s": ids}), worker(session_events("s", *cases)))).splitlines()
+    assert lines[1].split()[:2] == ["kernels/triton/shape-4321", "failed"]
+    assert len(lines) < 500
+    assert any(line.startswith("and 4600 more cases") for line in lines)
+
+
 def test_no_case_at_all() -> None:
     text = shown(judged(plan({}), worker()))
     assert "problem: no case was planned" in text

@@ -68,6 +68,11 @@ def test_the_worker_dies_after_any_event(ending: str, length: int) -> None:
     result = judged(planned(), events, host=[RUNTIME_STARTED, *([end] if end else [])])
     assert_told(result, events)
     assert result.exit_code == code
+    if reported(events) != {LORA, MIXED, KERNEL}:
+        assert result.problems == (), "the cases tell all, so JUnit holds the planned cases and no other"
+    started = {event.case for event in events if isinstance(event, CaseStarted)}
+    unstarted = "environment" if ending == "no memory" else "missing"
+    assert {case.status.value for case in result.cases if case.id not in started} <= {unstarted}
     if events and isinstance(events[-1], CaseStarted):
         in_flight = next(case for case in result.cases if case.id == events[-1].case)
         if end is not None and end.trouble is not None:

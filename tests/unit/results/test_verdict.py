@@ -101,6 +101,13 @@ def test_the_worst_measurement_decides_what_is_shown() -> None:
     assert result.cases[0].reason.startswith("differing = 3 count, limit == 0 (exact)")
 
 
+def test_what_is_outside_is_worse_than_what_is_inside_whatever_its_margin() -> None:
+    inside, outside = error_of(-1.0), error_of(2.0)
+    event = CaseFinished(session="s", case=KERNEL, seconds=1, measurements=(inside, outside))
+    result = judged(plan({"s": [KERNEL]}), worker(session_events("s", [CaseStarted(session="s", case=KERNEL), event])))
+    assert result.cases[0].worst == outside
+
+
 @pytest.mark.parametrize("trouble", list(Trouble))
 def test_a_case_that_could_not_run_has_the_status_of_its_trouble(trouble: Trouble) -> None:
     failed = CaseFailedToRun(session="s", case=MIXED, seconds=1, trouble=trouble, reason="RuntimeError: no")
@@ -159,6 +166,16 @@ def test_no_waiver_covers_the_death_of_the_worker() -> None:
     assert result.exit_code == ExitCode.INCOMPLETE
 
 
+@pytest.mark.parametrize("answered", [True, False])
+def test_no_waiver_covers_a_session_that_was_stopped(answered: bool) -> None:
+    case = case_events("s", KERNEL, 0.1) if answered else [CaseStarted(session="s", case=KERNEL)]
+    end = RuntimeEnded(trouble=None, interrupted=True, reason="SIGTERM")
+    events = worker(session_events("s", case, end=death("s", "SIGTERM")), done=False)
+    result = judged(plan({"s": [KERNEL]}), events, host=[RUNTIME_STARTED, end], waivers=[waiver()])
+    assert statuses(result) == ["crashed"]
+    assert (result.exit_code, result.problems) == (ExitCode.INTERRUPTED, ())
+
+
 @pytest.mark.parametrize("trouble", [Trouble.TIMEOUT, Trouble.ENVIRONMENT])
 def test_no_waiver_covers_what_was_not_measured(trouble: Trouble) -> None:
     events = worker(session_events("s", [CaseStarted(session="s", case=KERNEL)], end=death("s", trouble=trouble)))
@@ -194,9 +211,10 @@ def test_a_waiver_counts_up_to_its_last_day(today: str, status: Status) -> None:
 
 
 def test_an_expired_waiver_is_refused_in_qualify_even_where_its_case_passed() -> None:
-    after = waiver().expires.replace(month=3)
+    after, last_day = waiver().expires.replace(month=3), waiver().expires
     events = worker(session_events("s", *(case_events("s", name, 0.1) for name in ALL_THREE["s"])))
     assert judged(plan(ALL_THREE), events, waivers=[waiver()], today=after).exit_code == ExitCode.CONFORMS
+    assert not texts(judged(plan(ALL_THREE), events, waivers=[waiver()], today=last_day, mode=Mode.QUALIFY))
     result = judged(plan(ALL_THREE), events, waivers=[waiver()], today=after, mode=Mode.QUALIFY)
     assert statuses(result) == ["passed", "passed", "passed"]
     assert "known-fault expired" in texts(result)
@@ -327,6 +345,23 @@ def test_a_case_that_reports_twice_is_red(values: tuple[float, float]) -> None:
     assert statuses(result) == ["failed"]
     assert result.cases[0].reason == "reported 2 times"
     assert result.exit_code == ExitCode.NOT_CONFORMING
+
+
+def test_no_waiver_covers_a_double_report_before_a_death() -> None:
+    cases = case_events("s", KERNEL, 0.1) * 2
+    result = judged(plan({"s": [KERNEL]}), worker(session_events("s", cases, end=death("s"))), waivers=[waiver()])
+    assert statuses(result) == ["crashed"]
+    assert "reported 2 times" in result.cases[0].reason
+
+
+def test_a_case_that_starts_again_is_red() -> None:
+    cases = [CaseStarted(session="s", case=KERNEL), *case_events("s", KERNEL, 0.1)]
+    assert statuses(judged(plan({"s": [KERNEL]}), worker(session_events("s", cases)))) == ["failed"]
+
+
+def test_a_second_end_does_not_undo_the_death_of_a_session() -> None:
+    events = worker(session_events("s", case_events("s", KERNEL, 0.1), end=death("s")), [clean_end("s")])
+    assert statuses(judged(plan({"s": [KERNEL]}), events)) == ["crashed"]
 
 
 def test_a_case_reported_by_another_session_is_red() -> None:
