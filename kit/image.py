@@ -1,7 +1,6 @@
 """Image definitions: one TOML and one lock per software stack, and the digests by which a built image is recognised."""
 
 import hashlib
-from collections.abc import Iterator
 from pathlib import Path
 
 from pydantic import Field
@@ -159,19 +158,19 @@ def lock_digest(definition: ImageDefinition) -> str:
     return hashlib.sha256(_read(definition.lock_path)).hexdigest()
 
 
-def source_files(package: Path | None = None) -> Iterator[tuple[str, Path]]:
-    """The files of the package ``kit`` that go into an image: relative path and path, sorted; no caches, no packaged data."""
+def source_files(package: Path | None = None) -> dict[str, bytes]:
+    """The files of the package ``kit`` that go into an image, by relative path, sorted; no caches, no packaged data."""
     package = package or package_folder()
     found = (path for path in package.rglob("*") if path.is_file() and path.suffix != ".pyc")
-    named = ((path.relative_to(package), path) for path in found)
-    yield from sorted((name.as_posix(), path) for name, path in named if not set(name.parts[:-1]) & set(_NOT_SOURCE))
+    named = sorted((path.relative_to(package), path) for path in found)
+    return {name.as_posix(): path.read_bytes() for name, path in named if not set(name.parts[:-1]) & set(_NOT_SOURCE)}
 
 
-def source_digest(package: Path | None = None) -> str:
+def source_digest(files: dict[str, bytes] | None = None) -> str:
     """SHA-256 (hex) over the names and bytes of `source_files`."""
     digest = hashlib.sha256()
-    for name, path in source_files(package):
-        _update(digest, name, path.read_bytes())
+    for name, content in sorted((source_files() if files is None else files).items()):
+        _update(digest, name, content)
     return digest.hexdigest()
 
 

@@ -49,4 +49,6 @@ def build(
     from kit.image import find_image
 
     image = find_image(name)
-    build_image(connect(), image, BuildOptions(base=base, use_cache=not no_cache), say=lambda line: print(line, flush=True))
+    build_image(
+        connect(), image, BuildOptions(base=base, use_cache=not no_cache), say=lambda line: print(line, flush=True)
+    )

@@ -15,7 +15,7 @@ from docker.errors import APIError, BuildError, DockerException, ImageNotFound
 from kit.errors import EnvironmentFault, ImageFault
 from kit.host.image_context import build_context
 from kit.host.wheelhouse import fetch_wheels
-from kit.image import ImageDefinition, definition_digest, lock_digest, source_digest
+from kit.image import ImageDefinition, definition_digest, lock_digest, source_digest, source_files
 from kit.paths import cache_folder
 
 BASE_NAME = "org.opencontainers.image.base.name"
@@ -49,7 +49,9 @@ class BuiltImage:
         return self.labels.get("kit.base-pinned") == "yes"
 
 
-def build_image(client: "docker.DockerClient", definition: ImageDefinition, options: BuildOptions, say: Say) -> BuiltImage:
+def build_image(
+    client: "docker.DockerClient", definition: ImageDefinition, options: BuildOptions, say: Say
+) -> BuiltImage:
     """Fetch the wheels, build the image without a network in its steps, and tag it.
 
     The previous image of that tag is removed when nothing uses it.
@@ -60,18 +62,24 @@ def build_image(client: "docker.DockerClient", definition: ImageDefinition, opti
     """
     started = time.monotonic()
     house = fetch_wheels(definition)
-    say(f"wheels: {len(house.wheels)}, {house.size / 1e6:.0f} MB, {house.fetched} fetched ({time.monotonic() - started:.0f} s)")
+    seconds = time.monotonic() - started
+    say(f"wheels: {len(house.wheels)}, {house.size / 1e6:.0f} MB, {house.fetched} fetched ({seconds:.0f} s)")
     base = options.base or definition.base_reference
     base_image = _base_image(client, base, say)
     previous = _find(client, definition.tag)
-    with build_context(definition, house.wheels) as context, _engine_faults():
+    sources = source_files()
+    labels = _labels(definition, options, base_image, sources)
+    with build_context(definition, house.wheels, sources) as context, _engine_faults():
         stream = client.api.build(
             fileobj=context,
             custom_context=True,
             dockerfile="Dockerfile",
             tag=definition.tag,
-            buildargs={"BASE_IMAGE": base, "EXPECTS": " ".join(f"{k}=={v}" for k, v in sorted(definition.expects.items()))},
-            labels=_labels(definition, options, base, base_image),
+            buildargs={
+                "BASE_IMAGE": base,
+                "EXPECTS": " ".join(f"{k}=={v}" for k, v in sorted(definition.expects.items())),
+            },
+            labels=labels,
             network_mode="none",
             nocache=not options.use_cache,
             rm=True,
@@ -80,7 +88,8 @@ def build_image(client: "docker.DockerClient", definition: ImageDefinition, opti
             decode=True,
         )
         _follow(stream, definition, say)
-    built = check_image(client, definition)
+        image = client.images.get(definition.tag)
+    built = BuiltImage(image.id, definition.tag, labels, int(image.attrs["Size"]))
     if previous is not None and previous.id != built.id:
         with contextlib.suppress(DockerException):
             client.images.remove(previous.id)
@@ -133,17 +142,19 @@ def _base_image(client: "docker.DockerClient", base: str, say: Say) -> Any:
         ) from None
 
 
-def _labels(definition: ImageDefinition, options: BuildOptions, base: str, base_image: Any) -> dict[str, str]:
+def _labels(
+    definition: ImageDefinition, options: BuildOptions, base_image: Any, sources: dict[str, bytes]
+) -> dict[str, str]:
     digests = [text.rpartition("@")[2] for text in base_image.attrs.get("RepoDigests") or ()]
     pinned = options.base is None and bool(definition.base.digest)
     return {
         "org.opencontainers.image.title": definition.title,
         "org.opencontainers.image.version": definition.version,
-        BASE_NAME: base if options.base else definition.base.reference,
+        BASE_NAME: options.base or definition.base.reference,
         BASE_DIGEST: definition.base.digest if pinned else next(iter(digests), ""),
         "kit.image": definition.name,
         "kit.definition": definition_digest(definition),
-        "kit.source": source_digest(),
+        "kit.source": source_digest(sources),
         "kit.lock": lock_digest(definition),
         "kit.base-id": base_image.id,
         "kit.base-pinned": "yes" if pinned else "no",
@@ -165,7 +176,9 @@ def _follow(stream: Iterator[dict[str, Any]], definition: ImageDefinition, say: 
                 reason = f"a step ended with exit code {code}" if code else _one_line(error)
                 said = f": {' | '.join(tail)}" if tail else ""
                 raise ImageFault(f"image {definition.tag} could not be built: {reason}{said}", f"see {log}")
-            tail.extend(line.strip()[:200] for line in text.splitlines() if line.strip() and not line.startswith(_CHATTER))
+            tail.extend(
+                line.strip()[:200] for line in text.splitlines() if line.strip() and not line.startswith(_CHATTER)
+            )
     log.unlink()
 
 
@@ -185,7 +198,9 @@ def _engine_faults() -> Iterator[None]:
     except (APIError, BuildError) as error:
         raise ImageFault(f"the engine refused: {_one_line(error)}", "see the message") from None
     except (DockerException, requests.RequestException) as error:
-        raise EnvironmentFault(f"the engine stopped answering: {_one_line(error)}", "see its log, then try again") from None
+        raise EnvironmentFault(
+            f"the engine stopped answering: {_one_line(error)}", "see its log, then try again"
+        ) from None
 
 
 def _one_line(error: object) -> str:

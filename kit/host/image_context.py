@@ -1,25 +1,27 @@
-"""The build context of an image: one tar with the same bytes for the same inputs, so that the engine's layer cache works."""
+"""The build context of an image: one tar, the same bytes for the same inputs, so that layers are reused."""
 
 import contextlib
 import tarfile
 import tempfile
 from collections.abc import Iterator, Sequence
 from io import BytesIO
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import IO
 
 from kit.errors import EnvironmentFault
-from kit.image import ImageDefinition, source_files
+from kit.image import ImageDefinition
 from kit.paths import package_folder
 
 EXPECT_SCRIPT = "image_expect.py"
 
 
 @contextlib.contextmanager
-def build_context(definition: ImageDefinition, wheels: Sequence[Path]) -> Iterator[IO[bytes]]:
+def build_context(
+    definition: ImageDefinition, wheels: Sequence[Path], sources: dict[str, bytes]
+) -> Iterator[IO[bytes]]:
     """An open temporary file with the tar, at its start; gone afterwards.
 
-    Members: ``Dockerfile``, ``requirements.lock``, ``expect.py``, ``wheels/`` and ``kit/``.
+    Members: ``Dockerfile``, ``requirements.lock``, ``expect.py``, ``wheels/`` and ``kit/`` (with `sources`).
 
     Raises:
         EnvironmentFault: the temporary folder is full.
@@ -27,8 +29,13 @@ def build_context(definition: ImageDefinition, wheels: Sequence[Path]) -> Iterat
     with tempfile.TemporaryFile(prefix="kit-context-") as file:
         try:
             with tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT) as tar:
-                for name, path in _members(definition, wheels):
-                    _add(tar, name, path)
+                _add_file(tar, "Dockerfile", definition.dockerfile_path)
+                _add_file(tar, "requirements.lock", definition.lock_path)
+                _add_file(tar, "expect.py", package_folder() / "host" / EXPECT_SCRIPT)
+                _add_folder(tar, "wheels")
+                for path in sorted(wheels, key=lambda path: path.name):
+                    _add_file(tar, f"wheels/{path.name}", path)
+                _add_sources(tar, sources)
         except OSError as error:
             raise EnvironmentFault(
                 f"the build context cannot be written to {tempfile.gettempdir()}: {error.strerror}",
@@ -38,31 +45,30 @@ def build_context(definition: ImageDefinition, wheels: Sequence[Path]) -> Iterat
         yield file
 
 
-def _members(definition: ImageDefinition, wheels: Sequence[Path]) -> Iterator[tuple[str, Path | None]]:
-    yield "Dockerfile", definition.dockerfile_path
-    yield "requirements.lock", definition.lock_path
-    yield "expect.py", package_folder() / "host" / EXPECT_SCRIPT
-    yield "wheels", None
-    for path in sorted(wheels, key=lambda path: path.name):
-        yield f"wheels/{path.name}", path
-    folders = {"kit"}
-    yield "kit", None
-    for name, path in source_files():
-        for parent in reversed(Path("kit", name).parents):
-            if parent.parts and (folder := parent.as_posix()) not in folders:
+def _add_sources(tar: tarfile.TarFile, sources: dict[str, bytes]) -> None:
+    folders: set[str] = set()
+    for name, content in sorted(sources.items()):
+        path = PurePosixPath("kit", name)
+        for parent in reversed(path.parents):
+            if parent.parts and (folder := str(parent)) not in folders:
                 folders.add(folder)
-                yield folder, None
-        yield f"kit/{name}", path
+                _add_folder(tar, folder)
+        _add(tar, str(path), BytesIO(content), len(content))
 
 
-def _add(tar: tarfile.TarFile, name: str, path: Path | None) -> None:
-    """Add a file, or a folder where there is no path, owned by root, of no date, readable by everyone."""
-    info = tarfile.TarInfo(name)
-    if path is None:
-        info.type, info.mode = tarfile.DIRTYPE, 0o755
-        tar.addfile(info, BytesIO())
-        return
-    info.mode = 0o644
+def _add_file(tar: tarfile.TarFile, name: str, path: Path) -> None:
     with path.open("rb") as content:
-        info.size = path.stat().st_size
-        tar.addfile(info, content)
+        _add(tar, name, content, path.stat().st_size)
+
+
+def _add_folder(tar: tarfile.TarFile, name: str) -> None:
+    info = tarfile.TarInfo(name)
+    info.type, info.mode = tarfile.DIRTYPE, 0o755
+    tar.addfile(info)
+
+
+def _add(tar: tarfile.TarFile, name: str, content: IO[bytes], size: int) -> None:
+    """Add a file, owned by root, of no date, readable by everyone."""
+    info = tarfile.TarInfo(name)
+    info.mode, info.size = 0o644, size
+    tar.addfile(info, content)

@@ -36,12 +36,14 @@ def registry_digest(client: "docker.DockerClient", reference: str) -> str:
         found = client.api.inspect_distribution(reference)
     except (DockerException, requests.RequestException) as error:
         reason = " ".join(str(error).split())[:200]
-        raise ImageFault(f"no registry tells the digest of {reference} ({reason})", "lock again where it can be reached") from None
+        raise ImageFault(
+            f"no registry tells the digest of {reference} ({reason})", "lock again where it can be reached"
+        ) from None
     return str(found["Descriptor"]["digest"])
 
 
 def write_base_digest(path: Path, digest: str) -> bool:
-    """Put `digest` into table ``[base]`` of a definition and leave every other byte; False where it stands there already.
+    """Put `digest` into table ``[base]`` of a definition and no other byte; False where it stands there already.
 
     Raises:
         ImageFault: the table has no line ``digest = "…"``, or the file cannot be written.

@@ -49,8 +49,8 @@ def inputs_digest(definition: ImageDefinition) -> str:
 def lock_text(definition: ImageDefinition, pins: Iterable[Pin]) -> str:
     """The lock: the same pins always give the same bytes."""
     header = (
-        f"# Wheels of the image '{definition.name}' for Python {definition.python.version}, {definition.python.platform}.\n"
-        f"# Made by 'kit images lock {definition.name}' with pip's resolver from {definition.path.name}; not to be edited.\n"
+        f"# Wheels of image '{definition.name}' for Python {definition.python.version}, {definition.python.platform}.\n"
+        f"# Made by 'kit images lock {definition.name}' with pip's resolver; not to be edited.\n"
         "# The set is complete: install it with 'pip install --require-hashes --no-deps -r' and this file.\n"
         f"# requirements: sha256:{inputs_digest(definition)}\n"
     )

@@ -22,6 +22,7 @@ _OFFLINE_SIGNS = (
 )
 _WRONG_HASH = re.compile(r"^\s+\S+ from (?P<url>\S+?)(?:#\S*)?(?: \(.*\))?:?$", re.MULTILINE)
 _NOT_FOUND = re.compile(r"No matching distribution found for (?P<requirement>[^\n]+)")
+_SOURCES = "PIP_EXTRA_INDEX_URL or PIP_FIND_LINKS"
 _CPU_TORCH = re.compile(r"^torch\s*==\s*\S+\+cpu", re.IGNORECASE)
 
 
@@ -52,7 +53,9 @@ def run_pip(*arguments: str) -> None:
             timeout=_LIMIT_SECONDS,
         )
     except subprocess.TimeoutExpired:
-        raise EnvironmentFault(f"pip did not end within {_LIMIT_SECONDS} s", "look at the network, then try again") from None
+        raise EnvironmentFault(
+            f"pip did not end within {_LIMIT_SECONDS} s", "look at the network, then try again"
+        ) from None
     if done.returncode:
         raise pip_fault(done.stdout)
 
@@ -62,7 +65,9 @@ def pip_fault(output: str) -> KitError:
     if "No module named pip" in output:
         return EnvironmentFault(f"{sys.executable} has no pip", "install it: python -m ensurepip")
     if "No space left on device" in output:
-        return EnvironmentFault("the disk is full", "free space, or set KIT_CACHE and TMPDIR to folders on another disk")
+        return EnvironmentFault(
+            "the disk is full", "free space, or set KIT_CACHE and TMPDIR to folders on another disk"
+        )
     if "DO NOT MATCH THE HASHES" in output:
         names = sorted({match["url"].rsplit("/", 1)[-1] for match in _WRONG_HASH.finditer(output)})
         return ImageFault(
@@ -71,24 +76,27 @@ def pip_fault(output: str) -> KitError:
         )
     if any(sign in output for sign in _OFFLINE_SIGNS):
         return EnvironmentFault(
-            "pip cannot reach its package index", "check network and proxy, or point pip to a folder of wheels (PIP_FIND_LINKS)"
+            "pip cannot reach its package index",
+            "check network and proxy, or point pip to a folder of wheels (PIP_FIND_LINKS)",
         )
     if missing := _NOT_FOUND.search(output):
         return _not_found(missing["requirement"].split(" (from ", 1)[0].strip())
     if "ResolutionImpossible" in output:
         return ImageFault(f"the requirements contradict each other: {_conflict(output)}", "change the definition")
-    return ImageFault(f"pip failed: {_last_error(output)}", "see 'python -m pip --version' and the requirement it names")
+    return ImageFault(
+        f"pip failed: {_last_error(output)}", "see 'python -m pip --version' and the requirement it names"
+    )
 
 
 def _not_found(requirement: str) -> ImageFault:
     if _CPU_TORCH.match(requirement):
         return ImageFault(
             f"pip finds no wheel of {requirement}",
-            "make PyTorch's CPU wheel index or a folder with the wheel known to pip (PIP_EXTRA_INDEX_URL or PIP_FIND_LINKS)",
+            f"make PyTorch's CPU wheel index or a folder with the wheel known to pip ({_SOURCES})",
         )
     return ImageFault(
         f"pip finds no wheel of {requirement} for the image's Python and platform",
-        "correct the definition, or make an index or folder that has it known to pip (PIP_EXTRA_INDEX_URL or PIP_FIND_LINKS)",
+        f"correct the definition, or make an index or folder that has it known to pip ({_SOURCES})",
     )
 
 

@@ -43,8 +43,8 @@ def resolve(definition: ImageDefinition) -> tuple[Pin, ...]:
     """The complete set of wheels: requirements with dependencies, then the exact pins without theirs.
 
     Raises:
-        ImageFault: not resolvable, a wheel without hash, two versions of one, or a requirement of the image's Python that is
-            not in the set. EnvironmentFault: no network, no pip, a full disk.
+        ImageFault: not resolvable, a wheel without hash, two versions of one, or something that the image's Python
+            also needs. EnvironmentFault: no network, no pip, a full disk.
     """
     full = _report(definition.python, definition.requirements, ())
     _refuse_incomplete(definition, full)
@@ -54,7 +54,7 @@ def resolve(definition: ImageDefinition) -> tuple[Pin, ...]:
         other = merged.setdefault(item.pin.name, item.pin)
         if other != item.pin:
             raise ImageFault(
-                f"{definition.path}: {item.pin.name} resolves to {other.version} with dependencies and to {item.pin.version} without",
+                f"{definition.path}: {item.pin.name} is {other.version} by dependencies and {item.pin.version} by pin",
                 "pin one version",
             )
     return tuple(sorted(merged.values()))
@@ -79,17 +79,20 @@ def _resolved(item: dict[str, Any]) -> Resolved:
     metadata = item["metadata"]
     sha256 = item["download_info"].get("archive_info", {}).get("hashes", {}).get("sha256")
     if sha256 is None:
-        raise ImageFault(f"pip gives no SHA-256 for {metadata['name']} {metadata['version']}", "use an index that has hashes")
+        raise ImageFault(
+            f"pip gives no SHA-256 for {metadata['name']} {metadata['version']}", "use an index that has hashes"
+        )
     return Resolved(
         Pin(normalised(metadata["name"]), metadata["version"], sha256), tuple(metadata.get("requires_dist", ()))
     )
 
 
 def _refuse_incomplete(definition: ImageDefinition, found: Iterable[Resolved]) -> None:
-    """pip reads markers such as ``python_version`` from the Python that runs it; this reads them for the image's Python."""
+    """pip reads markers (``python_version``) for the Python that runs it; this reads them for the image's."""
     by_name = {item.pin.name: item for item in found}
     version = definition.python.version
-    environment = {**default_environment(), "python_version": version, "python_full_version": f"{version}.0"}
+    environment: dict[str, Any] = dict(default_environment())
+    environment |= {"python_version": version, "python_full_version": f"{version}.0"}
     waiting = [Requirement(text) for text in definition.requirements]
     seen: set[tuple[str, frozenset[str]]] = set()
     unmet: set[str] = set()

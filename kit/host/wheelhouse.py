@@ -112,5 +112,9 @@ def _disk_faults(folder: Path) -> Iterator[None]:
         yield
     except OSError as error:
         if error.errno == errno.ENOSPC:
-            raise EnvironmentFault(f"the disk of {folder} is full", "free space, or set KIT_CACHE to another folder") from None
-        raise EnvironmentFault(f"{error.filename or folder}: {error.strerror}", "check its permissions, or set KIT_CACHE to another folder") from None
+            raise EnvironmentFault(
+                f"the disk of {folder} is full", "free space, or set KIT_CACHE to another folder"
+            ) from None
+        raise EnvironmentFault(
+            f"{error.filename or folder}: {error.strerror}", "check its permissions, or set KIT_CACHE to another folder"
+        ) from None
