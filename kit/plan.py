@@ -1,12 +1,12 @@
 """What will be run: sessions, and the cases that each of them answers. Data only; made on the host, read by the worker."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import Field, JsonValue
 
 from kit.measurement import Record
 
-PLAN_SCHEMA = 1
+PLAN_SCHEMA: Final = 1
 
 StandIn = Literal["sgl_kernel", "torchvision", "pinned_memory"]
 
