@@ -22,7 +22,7 @@ class BaseImage(Record):
         digest: of that tag, as ``kit images lock`` found it; empty: not locked yet.
     """
 
-    reference: str = Field(pattern=r"^[a-z0-9][a-z0-9._/-]*:[A-Za-z0-9_][A-Za-z0-9._-]*$")
+    reference: str = Field(pattern=r"^[a-z0-9][a-z0-9._/:-]*:[A-Za-z0-9_][A-Za-z0-9._-]*$")
     digest: str = Field(default="", pattern=r"^(sha256:[0-9a-f]{64})?$")
 
 

@@ -137,7 +137,7 @@ def _base_image(client: "docker.DockerClient", base: str, say: Say) -> Any:
         return client.images.pull(repository, tag=tag or ("latest" if "@" not in base else None))
     except (DockerException, requests.RequestException) as error:
         raise ImageFault(
-            f"the base image {base} is not here and cannot be pulled ({_one_line(error)})",
+            f"the base image {base} is not here and cannot be pulled ({engine_says(error)})",
             "name one that is here with --base; 'scripts/docker-engine.sh base NAME' makes one",
         ) from None
 
@@ -173,7 +173,7 @@ def _follow(stream: Iterator[dict[str, Any]], definition: ImageDefinition, say: 
                 say(text.strip()[:160])
             if error := message.get("error"):
                 code = message.get("errorDetail", {}).get("code")
-                reason = f"a step ended with exit code {code}" if code else _one_line(error)
+                reason = f"a step ended with exit code {code}" if code else engine_says(error)
                 said = f": {' | '.join(tail)}" if tail else ""
                 raise ImageFault(f"image {definition.tag} could not be built: {reason}{said}", f"see {log}")
             tail.extend(
@@ -196,12 +196,13 @@ def _engine_faults() -> Iterator[None]:
     try:
         yield
     except (APIError, BuildError) as error:
-        raise ImageFault(f"the engine refused: {_one_line(error)}", "see the message") from None
+        raise ImageFault(f"the engine refused: {engine_says(error)}", "see the message") from None
     except (DockerException, requests.RequestException) as error:
         raise EnvironmentFault(
-            f"the engine stopped answering: {_one_line(error)}", "see its log, then try again"
+            f"the engine stopped answering: {engine_says(error)}", "see its log, then try again"
         ) from None
 
 
-def _one_line(error: object) -> str:
-    return " ".join(str(error).split())[:300]
+def engine_says(error: object) -> str:
+    """An engine's own words on one line, without the address that was asked."""
+    return " ".join(str(getattr(error, "explanation", None) or error).split())[:300]

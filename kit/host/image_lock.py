@@ -8,6 +8,7 @@ import requests
 from docker.errors import DockerException
 
 from kit.errors import ImageFault
+from kit.host.image_build import engine_says
 from kit.host.lockfile import replace_text, write_lock
 from kit.host.resolve import resolve
 from kit.image import ImageDefinition
@@ -35,9 +36,8 @@ def registry_digest(client: "docker.DockerClient", reference: str) -> str:
     try:
         found = client.api.inspect_distribution(reference)
     except (DockerException, requests.RequestException) as error:
-        reason = " ".join(str(error).split())[:200]
         raise ImageFault(
-            f"no registry tells the digest of {reference} ({reason})", "lock again where it can be reached"
+            f"no registry tells the digest of {reference} ({engine_says(error)})", "lock again where it can be reached"
         ) from None
     return str(found["Descriptor"]["digest"])
 

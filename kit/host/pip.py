@@ -22,6 +22,7 @@ _OFFLINE_SIGNS = (
 )
 _WRONG_HASH = re.compile(r"^\s+\S+ from (?P<url>\S+?)(?:#\S*)?(?: \(.*\))?:?$", re.MULTILINE)
 _NOT_FOUND = re.compile(r"No matching distribution found for (?P<requirement>[^\n]+)")
+_CONFLICT = re.compile(r"Cannot install (?P<what>[^\n]+?) because these package versions have conflicting")
 _SOURCES = "PIP_EXTRA_INDEX_URL or PIP_FIND_LINKS"
 _CPU_TORCH = re.compile(r"^torch\s*==\s*\S+\+cpu", re.IGNORECASE)
 
@@ -74,15 +75,16 @@ def pip_fault(output: str) -> KitError:
             f"{', '.join(names) or 'a wheel'}: its SHA-256 is not the one in the lock",
             "find out who changed the file; a lock is only renewed with 'kit images lock'",
         )
-    if any(sign in output for sign in _OFFLINE_SIGNS):
+    if conflict := _CONFLICT.search(output):
+        return ImageFault(f"the requirements contradict each other: {conflict['what']}", "change the definition")
+    missing = _NOT_FOUND.search(output)
+    if any(sign in output for sign in _OFFLINE_SIGNS) and (missing is None or "(from versions: none)" in output):
         return EnvironmentFault(
             "pip cannot reach its package index",
             "check network and proxy, or point pip to a folder of wheels (PIP_FIND_LINKS)",
         )
-    if missing := _NOT_FOUND.search(output):
+    if missing:
         return _not_found(missing["requirement"].split(" (from ", 1)[0].strip())
-    if "ResolutionImpossible" in output:
-        return ImageFault(f"the requirements contradict each other: {_conflict(output)}", "change the definition")
     return ImageFault(
         f"pip failed: {_last_error(output)}", "see 'python -m pip --version' and the requirement it names"
     )
@@ -98,12 +100,6 @@ def _not_found(requirement: str) -> ImageFault:
         f"pip finds no wheel of {requirement} for the image's Python and platform",
         f"correct the definition, or make an index or folder that has it known to pip ({_SOURCES})",
     )
-
-
-def _conflict(output: str) -> str:
-    tail = output.partition("The conflict is caused by:")[2]
-    lines = [line.strip() for line in tail.splitlines() if " depends on " in line or "requested " in line]
-    return ", ".join(lines[:4]) or _last_error(output)
 
 
 def _last_error(output: str) -> str:
