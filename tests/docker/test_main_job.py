@@ -1,0 +1,160 @@
+"""The main job in a real container: the same verdicts as without one, and no container left, whatever dies."""
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import docker
+import psutil
+import pytest
+
+from kit.events import AnyEvent, CaseStarted
+from kit.host.container import RUN_LABEL
+from kit.plan import Plan
+from tests.jobs import Job, Outcome, kit
+
+pytestmark = [pytest.mark.docker, pytest.mark.engine]
+DOCKER = ("--profile", "cpu", "--runtime", "docker")
+LORA = "lora-logprob/tiny-qwen3"
+
+
+@pytest.fixture(scope="module")
+def client() -> "docker.DockerClient":
+    return docker.from_env()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def image() -> str:
+    done = kit("images", "build", "cpu", "--base", os.environ.get("KIT_TEST_BASE", "kit-base:bookworm"), timeout=1200)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture(autouse=True)
+def no_container_is_left(client: "docker.DockerClient") -> Iterator[None]:
+    yield
+    assert client.containers.list(all=True, filters={"label": RUN_LABEL}) == []
+
+
+def running(client: "docker.DockerClient") -> "docker.models.containers.Container":
+    (container,) = client.containers.list(filters={"label": RUN_LABEL})
+    return container
+
+
+def process_in(container: "docker.models.containers.Container", words: str) -> psutil.Process:
+    """A process of the container by a part of its command line, as seen from the host."""
+    table = container.top(ps_args="-eo pid,args")
+    return psutil.Process(next(int(row[0]) for row in table["Processes"] if words in row[1]))
+
+
+def second_case_started(event: AnyEvent) -> bool:
+    return isinstance(event, CaseStarted) and event.case == f"{LORA}/adapter-0"
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
+    return Job(tmp_path_factory.mktemp("whole") / "out", *DOCKER).finish(900)
+
+
+def test_the_cpu_profile_conforms_in_its_image(whole: Outcome) -> None:
+    """The container has 6 GiB; the run as a whole takes at most 180 s on two free cores."""
+    assert whole.code == 0, whole.text
+    assert set(whole.statuses.values()) == {"passed"}
+    assert {case.battery for case in whole.result.cases} == {"lora-logprob", "multi-lora", "kernels"}
+    assert whole.result.runtime == "docker"
+    assert whole.result.image["tag"] == "kit-cpu:1"
+
+
+def test_auto_takes_the_engine_and_says_so(tmp_path: Path) -> None:
+    done = Job(tmp_path / "out", "--profile", "cpu", "--battery", "kernels", "--case", "*d64-dv64-s5").finish(300)
+    assert done.code == 0, done.text
+    assert "runtime: docker (an engine answers)" in done.text
+
+
+def test_the_container_is_closed_up(tmp_path: Path, client: "docker.DockerClient") -> None:
+    job = Job(tmp_path / "out", *DOCKER, "--battery", "kernels")
+    job.wait_for(lambda event: isinstance(event, CaseStarted))
+    container = running(client)
+    settings = container.attrs["HostConfig"]
+    plan = Plan.model_validate_json((tmp_path / "out" / "plan.json").read_bytes())
+    assert container.labels[RUN_LABEL] == plan.run_id
+    assert settings["NetworkMode"] == "none"
+    assert settings["Privileged"] is False
+    assert settings["CapDrop"] == ["ALL"]
+    assert settings["ReadonlyRootfs"] is True
+    assert "no-new-privileges" in settings["SecurityOpt"]
+    assert settings["Memory"] == 6 * 2**30
+    assert settings["ShmSize"] == 2**30
+    modes = {mount["Destination"]: mount["RW"] for mount in container.attrs["Mounts"]}
+    assert modes == {"/kit/run": True, "/kit/assets": False}
+    job.signal(signal.SIGTERM)
+    done = job.finish(60)
+    assert done.code == 130
+
+
+def test_a_killed_container_loses_no_verdict(tmp_path: Path, client: "docker.DockerClient") -> None:
+    job = Job(tmp_path / "out", *DOCKER)
+    job.wait_for(second_case_started)
+    running(client).kill()
+    done = job.finish(60)
+    assert done.code == 5
+    assert done.statuses[f"{LORA}/base"] == "passed"
+    assert done.statuses[f"{LORA}/adapter-0"] == "crashed"
+    assert set(done.statuses.values()) == {"passed", "crashed", "missing"}
+    assert "SIGKILL" in done.reason(f"{LORA}/adapter-0")
+
+
+def test_a_removed_container_loses_no_verdict(tmp_path: Path, client: "docker.DockerClient") -> None:
+    job = Job(tmp_path / "out", *DOCKER, "--case", f"{LORA}/*")
+    job.wait_for(second_case_started)
+    running(client).remove(force=True)
+    done = job.finish(60)
+    assert done.code == 5
+    assert done.statuses[f"{LORA}/base"] == "passed"
+    assert done.statuses[f"{LORA}/adapter-0"] == "crashed"
+
+
+def test_a_killed_engine_child_loses_no_verdict(tmp_path: Path, client: "docker.DockerClient") -> None:
+    job = Job(tmp_path / "out", *DOCKER, "--case", f"{LORA}/*", "--case", "*d64-dv64-s5")
+    job.wait_for(second_case_started)
+    process_in(running(client), "sglang::scheduler").kill()
+    done = job.finish(300)
+    assert done.code == 5
+    assert done.statuses[f"{LORA}/base"] == "passed"
+    assert done.statuses[f"{LORA}/adapter-0"] == "crashed"
+    assert done.statuses[f"{LORA}/adapter-1"] == "missing"
+    assert {status for name, status in done.statuses.items() if name.startswith("kernels")} == {"passed"}
+    assert "SIGKILL" in done.reason(f"{LORA}/adapter-0")
+
+
+def test_a_killed_worker_loses_no_verdict(tmp_path: Path, client: "docker.DockerClient") -> None:
+    job = Job(tmp_path / "out", *DOCKER, "--case", f"{LORA}/*")
+    job.wait_for(second_case_started)
+    process_in(running(client), "python -m kit.worker /kit/run").kill()
+    done = job.finish(60)
+    assert done.code == 5
+    assert done.statuses == {f"{LORA}/base": "passed", f"{LORA}/adapter-0": "crashed", f"{LORA}/adapter-1": "missing"}
+    assert "SIGKILL" in done.reason(f"{LORA}/adapter-0")
+
+
+def test_an_image_of_other_sources_is_refused_never_replaced(tmp_path: Path, client: "docker.DockerClient") -> None:
+    built = client.images.get("kit-cpu:1")
+    try:
+        client.images.get(os.environ.get("KIT_TEST_BASE", "kit-base:bookworm")).tag("kit-cpu", "1")
+        done = kit("run", *DOCKER, "--output", str(tmp_path / "out"))
+        assert done.returncode == 4, done.stderr
+        assert "was built from something else" in done.stderr
+        assert "kit images build cpu" in done.stderr
+        client.images.remove("kit-cpu:1", noprune=True)
+        done = kit("run", *DOCKER, "--output", str(tmp_path / "out"))
+        assert done.returncode == 4, done.stderr
+        assert "is not built" in done.stderr
+        assert not (tmp_path / "out").exists()
+    finally:
+        built.tag("kit-cpu", "1")
+
+
+def test_facts_of_the_engine_are_in_the_result(whole: Outcome) -> None:
+    assert whole.result.host["container"]
+    assert whole.result.image["id"].startswith("sha256:")
