@@ -38,6 +38,7 @@ def make_wheel(folder: Path, name: str, version: str, requires: Iterable[str] = 
 def make_definition(
     folder: Path,
     *,
+    name: str = "tiny",
     requirements: Iterable[str] = (),
     without_dependencies: Iterable[str] = (),
     expects: dict[str, str] | None = None,
@@ -46,17 +47,17 @@ def make_definition(
     python: str = PYTHON,
     dockerfile: str = "Dockerfile.cpu",
 ) -> ImageDefinition:
-    """``tiny.toml`` in `folder`, loaded."""
+    """``<name>.toml`` in `folder`, loaded."""
 
     def array(items: Iterable[str]) -> str:
         return "[" + ", ".join(f"'{item}'" for item in items) + "]"
 
     lines = [
-        'name = "tiny"',
+        f'name = "{name}"',
         'version = "1"',
         'title = "Tiny"',
         f'dockerfile = "{dockerfile}"',
-        'lock = "tiny.lock"',
+        f'lock = "{name}.lock"',
         f"requirements = {array(requirements)}",
         f"without_dependencies = {array(without_dependencies)}",
         "",
@@ -70,8 +71,8 @@ def make_definition(
         'platform = "manylinux_2_36_x86_64"',
         "",
         "[expects]",
-        *(f'"{name}" = "{version}"' for name, version in (expects or {}).items()),
+        *(f'"{key}" = "{version}"' for key, version in (expects or {}).items()),
     ]
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "tiny.toml").write_text("\n".join(lines) + "\n")
-    return find_image("tiny", folder)
+    (folder / f"{name}.toml").write_text("\n".join(lines) + "\n")
+    return find_image(name, folder)

@@ -172,6 +172,8 @@ def _follow(stream: Iterator[dict[str, Any]], definition: ImageDefinition, say: 
             if text.startswith("Step "):
                 say(text.strip()[:160])
             if error := message.get("error"):
+                if "no space left on device" in text:
+                    raise EnvironmentFault("the engine's disk is full", f"free space ('docker system df'), see {log}")
                 code = message.get("errorDetail", {}).get("code")
                 reason = f"a step ended with exit code {code}" if code else engine_says(error)
                 said = f": {' | '.join(tail)}" if tail else ""
@@ -201,6 +203,9 @@ def _engine_faults() -> Iterator[None]:
         raise EnvironmentFault(
             f"the engine stopped answering: {engine_says(error)}", "see its log, then try again"
         ) from None
+    except OSError as error:
+        where = error.filename or cache_folder()
+        raise EnvironmentFault(f"{where}: {error.strerror}", "check permissions and free space") from None
 
 
 def engine_says(error: object) -> str:

@@ -33,6 +33,12 @@ def test_the_lock_of_an_image_fits_its_definition(name: str) -> None:
     assert definition.dockerfile_path.is_file()
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_a_dockerfile_alone_builds_on_the_base_of_its_definition(name: str) -> None:
+    definition = find_image(name)
+    assert f"\nARG BASE_IMAGE={definition.base.reference}\n" in definition.dockerfile_path.read_text()
+
+
 @pytest.mark.parametrize("name", ["cpu", "cuda"])
 def test_what_an_image_expects_is_what_its_lock_holds(name: str) -> None:
     expected = find_image(name).expects

@@ -1,0 +1,221 @@
+"""Images built by a real engine from a tiny lock: what goes in, what stays out, and which image is recognised."""
+
+import io
+import tarfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import docker
+import pytest
+
+from kit.errors import ExitCode, ImageFault
+from kit.host import image_build
+from kit.host.image_build import BuildOptions, BuiltImage, build_image, check_image
+from kit.host.lockfile import Pin, write_lock
+from kit.host.wheelhouse import file_sha256, wheelhouse_folder
+from kit.image import ImageDefinition, definition_digest, lock_digest, source_digest, source_files
+from kit.paths import cache_folder
+from tests.docker.conftest import BASE
+from tests.tiny_wheels import make_definition, make_wheel
+
+pytestmark = pytest.mark.docker
+
+DOCKERFILES = ["Dockerfile.cpu", "Dockerfile.cuda", "Dockerfile.rocm"]
+STRICT = {
+    "network_mode": "none",
+    "read_only": True,
+    "cap_drop": ["ALL"],
+    "security_opt": ["no-new-privileges"],
+    "tmpfs": {"/tmp": "mode=1777,exec"},
+    "user": "54321:54321",
+    "remove": True,
+    "stderr": True,
+}
+
+
+def tiny(folder: Path, **settings: object) -> ImageDefinition:
+    """A definition of two tiny wheels that lie in its wheelhouse already."""
+    definition = make_definition(
+        folder, requirements=["alpha"], python="3.11", expects={"alpha": "1.0", "beta": "1.*"}, **settings
+    )
+    wheels = [make_wheel(folder / "wheels", "alpha", "1.0"), make_wheel(folder / "wheels", "beta", "1.5")]
+    write_lock(
+        definition, [Pin(path.name.split("-")[0], path.name.split("-")[1], file_sha256(path)) for path in wheels]
+    )
+    house = wheelhouse_folder(definition)
+    house.mkdir(parents=True, exist_ok=True)
+    for wheel in wheels:
+        (house / wheel.name).write_bytes(wheel.read_bytes())
+    return definition
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KIT_CACHE", str(tmp_path_factory.mktemp("cache")))
+
+
+@pytest.fixture
+def no_tag_left(client: docker.DockerClient) -> Iterator[None]:
+    yield
+    for image in client.images.list("kit-tiny"):
+        client.images.remove(image.id, force=True)
+
+
+@dataclass(frozen=True)
+class Tiny:
+    """A built tiny image, its definition, and what the build said."""
+
+    definition: ImageDefinition
+    built: BuiltImage
+    said: list[str]
+
+
+@pytest.fixture(scope="module", params=DOCKERFILES)
+def stack(
+    request: pytest.FixtureRequest, client: docker.DockerClient, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Tiny]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("KIT_CACHE", str(tmp_path_factory.mktemp("cache")))
+        definition = tiny(tmp_path_factory.mktemp("images"), name="tiny-stack", dockerfile=request.param)
+        said: list[str] = []
+        yield Tiny(definition, build_image(client, definition, BuildOptions(base=BASE), said.append), said)
+    client.images.remove(definition.tag, force=True)
+
+
+def layer_members(client: docker.DockerClient, tag: str) -> list[str]:
+    """The names of all files in all layers."""
+    archive = io.BytesIO(b"".join(client.images.get(tag).save()))
+    names: list[str] = []
+    with tarfile.open(fileobj=archive) as image:
+        for member in image.getmembers():
+            if member.name.endswith("layer.tar"):
+                with tarfile.open(fileobj=image.extractfile(member)) as layer:
+                    names += layer.getnames()
+    return names
+
+
+def run_strictly(client: docker.DockerClient, tag: str, code: str) -> str:
+    output: bytes = client.containers.run(tag, ["python", "-c", code], **STRICT)
+    return output.decode().strip()
+
+
+def test_labels_say_what_it_is_and_what_it_stands_on(client: docker.DockerClient, stack: Tiny) -> None:
+    labels = client.images.get("kit-tiny-stack:1").labels
+    assert labels == stack.built.labels
+    assert labels["org.opencontainers.image.title"] == "Tiny"
+    assert labels["org.opencontainers.image.version"] == "1"
+    assert labels["org.opencontainers.image.base.name"] == BASE
+    assert labels["org.opencontainers.image.base.digest"] == ""
+    assert labels["kit.image"] == "tiny-stack"
+    assert labels["kit.definition"] == definition_digest(stack.definition)
+    assert labels["kit.source"] == source_digest()
+    assert labels["kit.lock"] == lock_digest(stack.definition)
+    assert labels["kit.base-id"] == client.images.get(BASE).id
+    assert not stack.built.base_is_pinned
+
+
+def test_each_step_is_told(stack: Tiny) -> None:
+    assert any(line.startswith("Step ") and " RUN " in line for line in stack.said)
+    assert stack.said[-1].startswith("image: kit-tiny-stack:1, ")
+    assert not (cache_folder() / "logs" / "build-tiny-stack.log").exists()
+
+
+def test_no_layer_holds_wheels_or_caches(client: docker.DockerClient, stack: Tiny) -> None:
+    names = layer_members(client, "kit-tiny-stack:1")
+    assert any(name.endswith("/alpha.py") for name in names)
+    own = [name for name in names if name.startswith(("opt/", "build", "root/", "tmp/", "var/cache/pip"))]
+    assert not [name for name in own if name.endswith(".whl") or name.startswith(("build", "root/.", "tmp/", "var/"))]
+
+
+def test_it_runs_strictly_as_any_user(client: docker.DockerClient, stack: Tiny) -> None:
+    user = client.images.get("kit-tiny-stack:1").attrs["Config"]["User"]
+    assert user not in ("", "0", "root", "0:0")
+    code = (
+        "import alpha, beta, getpass, os, pathlib, kit.errors;"
+        "pathlib.Path.home().joinpath('x').write_text('x');"
+        "print(alpha.VERSION, beta.VERSION, os.getuid(), getpass.getuser(), pathlib.Path.home(), kit.__version__)"
+    )
+    assert run_strictly(client, "kit-tiny-stack:1", code).split()[:5] == ["1.0", "1.5", "54321", "kit", "/tmp"]
+
+
+def test_the_image_is_recognised(client: docker.DockerClient, stack: Tiny) -> None:
+    assert check_image(client, stack.definition) == stack.built
+
+
+def test_other_sources_are_not_recognised(
+    client: docker.DockerClient, stack: Tiny, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(image_build, "source_digest", lambda: "0" * 64)
+    with pytest.raises(ImageFault, match="kit's own sources differ; run 'kit images build tiny-stack'") as caught:
+        check_image(client, stack.definition)
+    assert caught.value.exit_code is ExitCode.IMAGE
+
+
+def test_another_definition_is_not_recognised(client: docker.DockerClient, stack: Tiny, tmp_path: Path) -> None:
+    other = tiny(tmp_path, name="tiny-stack", dockerfile=stack.definition.dockerfile, base="debian:other")
+    with pytest.raises(ImageFault, match="its TOML, lock or Dockerfile differ"):
+        check_image(client, other)
+
+
+def test_an_image_that_is_not_built_is_a_fault(client: docker.DockerClient, tmp_path: Path) -> None:
+    absent = tiny(tmp_path).model_copy(update={"version": "absent"})
+    with pytest.raises(ImageFault, match="image kit-tiny:absent is not built; run 'kit images build tiny'"):
+        check_image(client, absent)
+
+
+@pytest.mark.usefixtures("no_tag_left")
+def test_a_change_in_kit_is_one_layer_and_seconds(
+    client: docker.DockerClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    definition = tiny(tmp_path)
+    first = build_image(client, definition, BuildOptions(base=BASE), lambda _: None)
+    before = client.images.get(first.id).attrs["RootFS"]["Layers"]
+    changed = source_files() | {"new_module.py": b"VALUE = 42\n"}
+    monkeypatch.setattr(image_build, "source_files", lambda: changed)
+    started = time.monotonic()
+    second = build_image(client, definition, BuildOptions(base=BASE), lambda _: None)
+    assert time.monotonic() - started < 20
+    after = client.images.get(second.id).attrs["RootFS"]["Layers"]
+    assert after[:-1] == before[:-1]
+    assert after[-1] != before[-1]
+    assert run_strictly(client, "kit-tiny:1", "import kit.new_module as m; print(m.VALUE)") == "42"
+    assert first.id not in [image.id for image in client.images.list(all=True)]
+
+
+@pytest.mark.usefixtures("no_tag_left")
+def test_the_same_inputs_give_the_same_image(client: docker.DockerClient, tmp_path: Path) -> None:
+    definition = tiny(tmp_path)
+    first = build_image(client, definition, BuildOptions(base=BASE), lambda _: None)
+    assert build_image(client, definition, BuildOptions(base=BASE), lambda _: None).id == first.id
+
+
+@pytest.mark.usefixtures("no_tag_left")
+def test_steps_have_no_network_and_a_failure_keeps_its_log(client: docker.DockerClient, tmp_path: Path) -> None:
+    (tmp_path / "Dockerfile.tiny").write_text(
+        "ARG BASE_IMAGE\nFROM ${BASE_IMAGE}\n"
+        "RUN python3 -c \"import os; print('interfaces', sorted(os.listdir('/sys/class/net')))\" \\\n"
+        "    && python3 -c \"import socket; socket.create_connection(('192.0.2.1', 80), 5)\"\n"
+    )
+    definition = tiny(tmp_path, dockerfile="Dockerfile.tiny")
+    with pytest.raises(ImageFault, match=r"a step ended with exit code 1: .*Network is unreachable") as caught:
+        build_image(client, definition, BuildOptions(base=BASE), lambda _: None)
+    log = cache_folder() / "logs" / "build-tiny.log"
+    assert str(log) in str(caught.value)
+    assert "interfaces ['lo']" in log.read_text()
+    assert "\n" not in str(caught.value)
+
+
+def test_a_stack_that_is_not_the_expected_one_is_not_built(client: docker.DockerClient, tmp_path: Path) -> None:
+    definition = tiny(tmp_path)
+    wrong = definition.model_copy(update={"expects": {"alpha": "9.9"}, "name": "tiny-wrong"})
+    with pytest.raises(ImageFault, match=r"alpha 9\.9 is expected, 1\.0 is there"):
+        build_image(client, wrong, BuildOptions(base=BASE), lambda _: None)
+    with pytest.raises(ImageFault, match="is not built"):
+        check_image(client, wrong)
+
+
+def test_a_base_that_cannot_be_had_says_what_to_do(client: docker.DockerClient, tmp_path: Path) -> None:
+    with pytest.raises(ImageFault, match=r"base image localhost:1/none:1 is not here .*--base.*docker-engine\.sh base"):
+        build_image(client, tiny(tmp_path), BuildOptions(), lambda _: None)
