@@ -4,7 +4,7 @@ import errno
 import hashlib
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -54,6 +54,7 @@ def fetch_wheels(definition: ImageDefinition) -> Wheelhouse:
     folder = wheelhouse_folder(definition)
     with _disk_faults(folder):
         folder.mkdir(parents=True, exist_ok=True)
+        _borrow(folder, pins)
         present = _verified(folder, pins)
         missing = [pin for pin in pins if pin.sha256 not in present]
         if missing:
@@ -70,6 +71,17 @@ def file_sha256(path: Path) -> str:
     """SHA-256 (hex) of a file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _borrow(folder: Path, pins: Iterable[Pin]) -> None:
+    """Link what complete wheelhouses of other locks have, so that a new lock fetches only what is new in it."""
+    wanted = {pin.sha256 for pin in pins}
+    for marker in sorted(folder.parent.glob(f"*/{MARKER}")):
+        for line in marker.read_text(encoding="utf-8").splitlines():
+            sha256, _, name = line.partition("  ")
+            if sha256 in wanted and not (folder / name).exists():
+                with suppress(OSError):
+                    (folder / name).hardlink_to(marker.parent / name)
 
 
 def _verified(folder: Path, pins: Iterable[Pin]) -> dict[str, Path]:

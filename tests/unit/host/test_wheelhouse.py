@@ -141,6 +141,14 @@ def test_a_wheel_that_is_gone_is_named(index: Path, locked: ImageDefinition) -> 
         fetch_wheels(locked)
 
 
+def test_a_new_lock_fetches_only_what_is_new(index: Path, locked: ImageDefinition) -> None:
+    first = fetch_wheels(locked)
+    new = make_wheel(index, "omega", "1")
+    write_lock(locked, [*read_lock(locked), Pin("omega", "1", sha256(new))])
+    second = fetch_wheels(locked)
+    assert (first.folder != second.folder, second.fetched, len(second.wheels)) == (True, 1, 4)
+
+
 def test_a_stray_wheel_never_gets_in(locked: ImageDefinition) -> None:
     stray = make_wheel(wheelhouse_folder(locked), "stray", "1")
     house = fetch_wheels(locked)
