@@ -32,19 +32,21 @@ apt_install() {
   fail "apt could not install: $*" "see the lines above; check the network and apt's sources"
 }
 
+# Where another dockerd is just starting, ours ends at once; the other gets some seconds more.
 start_engine() {
-  local log=/var/log/kit-dockerd.log how=() tries=${KIT_ENGINE_WAIT:-60}
+  local log=${KIT_ENGINE_LOG:-/var/log/kit-dockerd.log} left=${KIT_ENGINE_WAIT:-60} pid=
   if [ -d /run/systemd/system ] && systemctl start docker >/dev/null 2>&1; then
     log="journalctl -u docker"
-  elif [ -S /var/run/docker.sock ] && pgrep -x dockerd >/dev/null; then
-    log="the log of the dockerd that runs"
   else
     setsid dockerd >"$log" 2>&1 </dev/null &
-    how=($!)
+    pid=$!
   fi
-  for ((i = 0; i < tries; i++)); do
+  while ((left-- > 0)); do
     if engine_answers; then return; fi
-    if [ "${#how[@]}" -gt 0 ] && ! kill -0 "${how[0]}" 2>/dev/null; then break; fi
+    if [ -n "$pid" ] && ! kill -0 "$pid" 2>/dev/null; then
+      pid=
+      left=$((left < 5 ? left : 5))
+    fi
     sleep 1
   done
   fail "the engine does not answer" "see $log"
