@@ -6,6 +6,7 @@ import numpy as np
 from pydantic import JsonValue
 
 from kit.checks.outcome import CheckResult, shown
+from kit.evidence import LimitUseByHead, largest_of_each, window_for
 from kit.measurement import Measurement
 from kit.oracles import attention, canary, limits, metrics
 from kit.oracles.metrics import Values
@@ -49,6 +50,7 @@ def check(spec: GroupedDecode, subject: TritonAttention) -> CheckResult:
         "worst": _worst_value(served, oracle, peer, *divmod(worst, spec.query_heads)),
         "heads": len(by_head),
         "heads_outside": sum(not head.within for head in by_head),
+        "limit_use": _map(by_head, spec),
     }
     return CheckResult(tuple(measurements), evidence)
 
@@ -72,6 +74,14 @@ def _use(head: Measurement) -> float:
     """How much of its limit a head uses; infinite where it is NaN."""
     margin = head.margin
     return math.inf if not margin else 1.0 / margin
+
+
+def _map(by_head: list[Measurement], spec: GroupedDecode) -> JsonValue:
+    """How much of its limit every head uses, request by request."""
+    window, heads = window_for(len(by_head)), spec.query_heads
+    use = [math.nan if math.isnan(head.value) else _use(head) for head in by_head]
+    rows = tuple(largest_of_each(use[start : start + heads], window) for start in range(0, len(use), heads))
+    return LimitUseByHead(window=window, use=rows).as_evidence()
 
 
 def _worst_value(served: Values, oracle: Values, peer: Values, request: int, head: int) -> dict[str, JsonValue]:

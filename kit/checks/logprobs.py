@@ -7,6 +7,7 @@ import numpy as np
 from pydantic import JsonValue
 
 from kit.checks.outcome import shown
+from kit.evidence import ErrorByPosition, largest_of_each, window_for
 from kit.measurement import Measurement
 from kit.oracles import limits, metrics
 from kit.oracles.limits import Dtype
@@ -44,6 +45,12 @@ class Compared:
         return metrics.mean_half_square(self.served, self.oracle)
 
     @property
+    def largest_error(self) -> Measurement:
+        """The peer rule on the largest error."""
+        peer, served = metrics.max_abs(self.peer, self.oracle), metrics.max_abs(self.served, self.oracle)
+        return limits.peer_max_abs("max_abs_error", served, peer, self.dtype, self.magnitude, "nat")
+
+    @property
     def permitted(self) -> Measurement:
         """The peer rule on mean ½Δ²."""
         peer = metrics.mean_half_square(self.peer, self.oracle)
@@ -68,12 +75,10 @@ def compare(subject: SGLangSubject, prompts: Prompts, identity: str | None, answ
 
 def accuracy(compared: Compared) -> list[Measurement]:
     """How near the engine is to the oracle, and that the peer which says how near it must be is sane."""
-    peer_max = metrics.max_abs(compared.peer, compared.oracle)
-    served_max = metrics.max_abs(compared.served, compared.oracle)
     return [
         limits.exactly_none("non_finite", metrics.non_finite(compared.served), "NaN or infinite logprobs"),
         limits.exactly_none("wrong_tokens", compared.wrong_tokens, "token ids that are not the prompt's"),
-        limits.peer_max_abs("max_abs_error", served_max, peer_max, compared.dtype, compared.magnitude, "nat"),
+        compared.largest_error,
         compared.permitted,
         limits.upstream_at_most("upstream_kl", compared.served_error, limits.UPSTREAM_KL, "nat²", _UPSTREAM),
         limits.sane_peer(metrics.rms(compared.peer, compared.oracle), compared.dtype, compared.magnitude, "nat"),
@@ -119,6 +124,20 @@ def per_prompt(compared: Compared) -> list[JsonValue]:
         }
         for prompt, (served, oracle, peer) in zip(compared.prompts, parts, strict=True)
     ]
+
+
+def by_position(compared: Compared) -> JsonValue:
+    """The errors of engine and peer along the prompts, beside the limit of the largest."""
+    ends = np.cumsum([len(prompt) - 1 for prompt in compared.prompts])
+    window, most = window_for(len(compared.oracle)), compared.largest_error
+    return ErrorByPosition(
+        unit="nat",
+        window=window,
+        starts=(0, *(int(end) for end in ends[:-1])),
+        served=largest_of_each(metrics.distances(compared.served, compared.oracle), window),
+        peer=largest_of_each(metrics.distances(compared.peer, compared.oracle), window),
+        limit=most.limit or 0.0,
+    ).as_evidence()
 
 
 def _place(index: int, lengths: Sequence[int]) -> tuple[int, int]:

@@ -3,7 +3,7 @@
 import numpy as np
 from pydantic import JsonValue
 
-from kit.checks.logprobs import Compared, accuracy, compare, effect, worst_position
+from kit.checks.logprobs import Compared, accuracy, by_position, compare, effect, worst_position
 from kit.checks.outcome import CheckResult, shown
 from kit.measurement import Measurement
 from kit.oracles import limits, metrics
@@ -28,6 +28,7 @@ def check(spec: MixedBatchRow, subject: SGLangSubject) -> CheckResult:
         "composition": [name or "base" for name in spec.composition],
         "worst": worst_position(row),
         "solo_at_worst": shown(solo.served[metrics.farthest(row.served, row.oracle)]),
+        "errors": by_position(row),
     }
     return CheckResult(tuple(measurements), evidence)
 

@@ -1,6 +1,8 @@
 """Prompt logprobs of one identity against the oracle; for an adapter, also its effect on the base model."""
 
-from kit.checks.logprobs import accuracy, compare, effect, per_prompt, worst_position
+from pydantic import JsonValue
+
+from kit.checks.logprobs import accuracy, by_position, compare, effect, per_prompt, worst_position
 from kit.checks.outcome import CheckResult
 from kit.plan import PromptLogprobs
 from kit.subjects.sglang_engine import SGLangSubject
@@ -14,4 +16,9 @@ def check(spec: PromptLogprobs, subject: SGLangSubject) -> CheckResult:
     measurements = accuracy(served)
     if spec.adapter is not None:
         measurements += effect(served, compare(subject, prompts, None, subject.alone(prompts, None)))
-    return CheckResult(tuple(measurements), {"worst": worst_position(served), "prompts": per_prompt(served)})
+    evidence: dict[str, JsonValue] = {
+        "worst": worst_position(served),
+        "prompts": per_prompt(served),
+        "errors": by_position(served),
+    }
+    return CheckResult(tuple(measurements), evidence)

@@ -20,6 +20,12 @@ def max_abs(left: Values, right: Values) -> float:
         return float(np.max(np.abs(left - right)))
 
 
+def distances(left: Values, right: Values) -> list[float]:
+    """|left − right|, value by value, flattened."""
+    with np.errstate(all="ignore"):
+        return [float(value) for value in np.abs(left - right).ravel()]
+
+
 def rms(left: Values, right: Values) -> float:
     """√ mean (left − right)²."""
     with np.errstate(all="ignore"):
