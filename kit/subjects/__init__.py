@@ -52,8 +52,7 @@ def open_subject(spec: SessionSpec, workspace: Workspace) -> Iterator[Subject]:
 
 
 def _set_environment(chosen: dict[str, str]) -> None:
-    threads = str(min(_MOST_THREADS, len(os.sched_getaffinity(0))))
-    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
-        os.environ.setdefault(name, threads)
+    os.environ.setdefault("OMP_NUM_THREADS", str(min(_MOST_THREADS, len(os.sched_getaffinity(0)))))
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy, so the oracle
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     os.environ.update(chosen)

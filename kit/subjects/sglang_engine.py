@@ -4,6 +4,7 @@ Covers SGLang 0.5.17 and 0.5.19, whose offline engines agree in all that is used
 """
 
 import json
+import os
 import signal
 import sys
 from collections.abc import Iterator, Sequence
@@ -21,9 +22,10 @@ from kit.names import unknown
 from kit.oracles.metrics import Values
 from kit.oracles.reference import LogprobOracle
 from kit.plan import SGLangSession
+from kit.process import end_descendants
 from kit.subjects.device import device_facts, versions
 from kit.subjects.transformers_peer import TransformersPeer
-from kit.subjects.watcher import kill_descendants, watched_children
+from kit.subjects.watcher import watched_children
 from kit.subjects.workspace import Workspace
 from kit.synthetic.catalogue import adapter_folder, find_model, model_folder
 from kit.synthetic.prompts import prompts as seeded_prompts
@@ -62,8 +64,11 @@ class SGLangSubject:
 
     @property
     def vocabulary(self) -> int:
-        """Number of token ids."""
-        return find_model(self.session.model).vocabulary
+        """Token ids of prompts are below this. The last id is left out: SGLang reports it as 0.
+
+        Its `LogprobResultProcessor` clips ids that are not below vocab_size − 1, meant for padding of images.
+        """
+        return find_model(self.session.model).vocabulary - 1
 
     @cached_property
     def oracle(self) -> LogprobOracle:
@@ -143,6 +148,7 @@ def engine_arguments(session: SGLangSession, model: Path, adapters: dict[str, Pa
         "chunked_prefill_size": -1,
         "max_total_tokens": _MOST_TOKENS,
         "max_running_requests": _MOST_REQUESTS,
+        "sleep_on_idle": True,
         "log_level": "info",
     }
     if adapters:
@@ -177,7 +183,7 @@ def open_sglang(session: SGLangSession, workspace: Workspace, stand_ins: dict[st
             yield subject
     finally:
         engine.shutdown()
-        kill_descendants()
+        end_descendants()
 
 
 def _warm_up(subject: SGLangSubject) -> None:
@@ -190,9 +196,7 @@ def _warm_up(subject: SGLangSubject) -> None:
 
 def _report_failed_child(signum: int, frame: object) -> None:
     print("kit: a process of the engine reported a failure (SIGQUIT); ending the session", file=sys.stderr, flush=True)
-    kill_descendants()
-    import os
-
+    end_descendants()
     os._exit(_FAILED_CHILD)
 
 
@@ -209,7 +213,8 @@ def _facts(
         "dtype": session.dtype,
         "peer": "transformers, eager attention, same dtype and device",
     }
-    facts |= {"engine": json.dumps(arguments, sort_keys=True)}
+    told = json.dumps(arguments, sort_keys=True)
+    facts |= {"engine": told.replace(str(workspace.assets), "assets").replace(str(workspace.scratch), "scratch")}
     facts |= {f"environment.{name}": value for name, value in session.environment.items()}
     facts |= {f"fault.{fault.name}": f"{fault.strength:g}" for fault in workspace.faults}
     return facts

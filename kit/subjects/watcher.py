@@ -12,6 +12,8 @@ from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
 from typing import NoReturn
 
+from kit.process import adopt_orphans, end_descendants
+
 _POLL_SECONDS = 0.2
 _REAP_SECONDS = 1.0
 _FATAL = {signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGSYS}
@@ -24,6 +26,7 @@ def watched_children() -> Iterator[None]:
     The cause is written to stderr, all other descendants are killed, and this process dies by the child's signal where
     it is a fatal one, else with exit code 128 + signal, or with the child's exit code, 1 for 0.
     """
+    adopt_orphans()  # else what a dead child had started would not be found
     children = multiprocessing.active_children()
     stopped = threading.Event()
     thread = threading.Thread(target=_watch, args=(children, stopped), name="kit-watcher", daemon=True)
@@ -54,7 +57,7 @@ def _die_with(child: BaseProcess) -> NoReturn:
     print(
         f"kit: process {child.pid} of the engine ({child.name}) {how}; ending the session", file=sys.stderr, flush=True
     )
-    kill_descendants()
+    end_descendants()
     if code is None or code >= 0:
         os._exit(code or 1)
     if -code in _FATAL:
@@ -69,19 +72,3 @@ def signal_name(number: int) -> str:
         return f"died by {signal.Signals(number).name}"
     except ValueError:
         return f"died by signal {number}"
-
-
-def kill_descendants(seconds: float = 5.0) -> list[int]:
-    """Kill all descendants of this process and wait for them.
-
-    Returns:
-        Process ids of those that had to be killed.
-    """
-    import psutil
-
-    descendants = psutil.Process().children(recursive=True)
-    for process in descendants:
-        with contextlib.suppress(psutil.NoSuchProcess):
-            process.kill()
-    psutil.wait_procs(descendants, timeout=seconds)
-    return [process.pid for process in descendants]
