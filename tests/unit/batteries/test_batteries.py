@@ -1,0 +1,96 @@
+from collections import Counter
+
+import pytest
+
+from kit.batteries import BATTERIES
+from kit.plan import GroupedDecode, MixedBatchRow, PromptLogprobs
+from kit.profile import load_profiles
+
+PROFILES = load_profiles()
+
+# (B, H_Q, H_KV, D, D_V) and S of SGLang's test_wave_attention_kernels.py, facts of the upstream project.
+UPSTREAM_SHAPES = {
+    (2, 16, 16, 64, 64),
+    (2, 16, 1, 64, 64),
+    (2, 128, 1, 80, 80),
+    (32, 128, 2, 512, 512),
+    (2, 128, 2, 512, 512),
+    (2, 128, 1, 576, 512),
+}
+UPSTREAM_LENGTHS = {5, 100, 128, 500}
+
+
+def planned(profile: str) -> list:
+    return [item for cases in BATTERIES.values() for item in cases(PROFILES[profile])]
+
+
+@pytest.mark.parametrize("profile", sorted(PROFILES))
+def test_ids_are_unique_and_begin_with_their_battery(profile: str) -> None:
+    ids = [case.id for _, case in planned(profile)]
+    assert max(Counter(ids).values()) == 1
+    for name, cases in BATTERIES.items():
+        assert {case.battery for _, case in cases(PROFILES[profile])} == {name}
+        assert all(case.id.count("/") == 2 for _, case in cases(PROFILES[profile]))
+
+
+@pytest.mark.parametrize("profile", sorted(PROFILES))
+def test_cases_name_the_session_that_answers_them(profile: str) -> None:
+    for session, case in planned(profile):
+        assert case.session == session.id
+        kernels = isinstance(case.spec, GroupedDecode)
+        assert session.spec.kind == ("kernels" if kernels else "sglang")
+
+
+@pytest.mark.parametrize("profile", sorted(PROFILES))
+def test_both_lora_batteries_share_one_engine(profile: str) -> None:
+    sessions = {session.id: session for session, _ in planned(profile)}
+    assert sorted(s.spec.kind for s in sessions.values()) == ["kernels", "sglang"]
+    assert all(session == sessions[session.id] for session, _ in planned(profile))
+
+
+def test_the_promised_ids_are_there() -> None:
+    ids = {case.id for _, case in planned("cpu")}
+    assert ids >= {
+        "lora-logprob/tiny-qwen3/base",
+        "lora-logprob/tiny-qwen3/adapter-0",
+        "lora-logprob/tiny-qwen3/adapter-1",
+        "multi-lora/tiny-qwen3/mixed-row-0-adapter-0",
+        "multi-lora/tiny-qwen3/mixed-row-1-base",
+        "multi-lora/tiny-qwen3/mixed-row-2-adapter-1",
+        "kernels/triton-grouped-decode/b2-hq128-hkv1-d576-dv512-s100",
+    }
+    assert len(ids) >= 12
+
+
+def shapes(profile: str) -> set[tuple[int, ...]]:
+    specs = [case.spec for _, case in planned(profile) if isinstance(case.spec, GroupedDecode)]
+    for spec in specs:
+        assert (spec.max_kv_splits, spec.num_kv_splits) == (8, 4)
+    return {(s.batch, s.query_heads, s.kv_heads, s.head_dim, s.value_dim, s.length) for s in specs}
+
+
+@pytest.mark.parametrize("profile", ["MI355X-4gpu", "B200-4gpu", "H200-1gpu"])
+def test_gpus_run_the_whole_upstream_matrix(profile: str) -> None:
+    assert shapes(profile) == {(*shape, length) for shape in UPSTREAM_SHAPES for length in UPSTREAM_LENGTHS}
+
+
+def test_the_interpreter_runs_a_part_of_the_upstream_matrix() -> None:
+    part = shapes("cpu")
+    assert part < {(*shape, length) for shape in UPSTREAM_SHAPES for length in UPSTREAM_LENGTHS}
+    assert len(part) >= 7
+    assert len({sizes[:5] for sizes in part}) >= 3
+    assert {sizes[5] for sizes in part} == UPSTREAM_LENGTHS
+
+
+def test_prompts_end_below_at_and_beyond_powers_of_two() -> None:
+    lengths = {
+        n for _, case in planned("cpu") if isinstance(case.spec, PromptLogprobs) for n in case.spec.prompt_lengths
+    }
+    assert {17, 33, 64, 65} <= lengths
+
+
+def test_every_row_of_the_mixed_batch_is_judged_once() -> None:
+    specs = [case.spec for _, case in planned("cpu") if isinstance(case.spec, MixedBatchRow)]
+    assert len({spec.composition for spec in specs}) == 1
+    assert [spec.row for spec in specs] == list(range(len(specs[0].composition)))
+    assert None in specs[0].composition and len(set(specs[0].composition)) == 3

@@ -1,0 +1,102 @@
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+from kit.batteries import BATTERIES
+from kit.errors import UsageFault
+from kit.faults.apply import served_adapters
+from kit.faults.catalogue import FAULTS, expected_red, parse_fault
+from kit.plan import InjectedFault
+from kit.profile import find_profile
+
+NAMES = ("adapter-0", "adapter-1")
+
+
+@pytest.fixture
+def originals(assets: Path) -> dict[str, Path]:
+    return {name: assets / "tiny-qwen3/adapters" / name for name in NAMES}
+
+
+def contents(folder: Path) -> tuple[dict, dict[str, np.ndarray]]:
+    return json.loads((folder / "adapter_config.json").read_text()), load_file(folder / "adapter_model.safetensors")
+
+
+def test_without_faults_the_engine_gets_the_originals(originals: dict[str, Path], tmp_path: Path) -> None:
+    assert served_adapters((), originals, tmp_path) == originals
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_scaling_multiplies_alpha_and_nothing_else(originals: dict[str, Path], tmp_path: Path) -> None:
+    served = served_adapters((parse_fault("adapter-scaling=1.1"),), originals, tmp_path)
+    for name, alpha in zip(NAMES, (13, 22), strict=True):
+        config, tensors = contents(served[name])
+        honest, weights = contents(originals[name])
+        assert config.pop("lora_alpha") == pytest.approx(1.1 * alpha)
+        assert honest.pop("lora_alpha") == alpha
+        assert config == honest
+        assert all(np.array_equal(tensors[key], weights[key]) for key in weights)
+
+
+def test_a_missing_adapter_has_no_b(originals: dict[str, Path], tmp_path: Path) -> None:
+    served = served_adapters((parse_fault("adapter-missing"),), originals, tmp_path)
+    _, tensors = contents(served["adapter-1"])
+    assert {bool(np.any(tensor)) for name, tensor in tensors.items() if ".lora_B." in name} == {False}
+    assert all(np.any(tensor) for name, tensor in tensors.items() if ".lora_A." in name)
+
+
+def test_swapped_adapters_are_served_under_each_others_names(originals: dict[str, Path], tmp_path: Path) -> None:
+    served = served_adapters((parse_fault("adapters-swapped"),), originals, tmp_path)
+    assert served == {"adapter-0": originals["adapter-1"], "adapter-1": originals["adapter-0"]}
+
+
+def test_faults_add_up(originals: dict[str, Path], tmp_path: Path) -> None:
+    both = (parse_fault("adapter-scaling=2"), parse_fault("adapters-swapped"))
+    config, _ = contents(served_adapters(both, originals, tmp_path)["adapter-0"])
+    assert (config["r"], config["lora_alpha"]) == (16, 44)
+
+
+def test_a_fault_of_an_unknown_name_is_never_ignored(originals: dict[str, Path], tmp_path: Path) -> None:
+    wrong = InjectedFault(name="adapter-scalin", strength=1.1)
+    with pytest.raises(UsageFault, match="did you mean 'adapter-scaling'"):
+        served_adapters((wrong,), originals, tmp_path)
+
+
+def test_every_fault_of_the_catalogue_can_be_injected(originals: dict[str, Path], tmp_path: Path) -> None:
+    for name, kind in FAULTS.items():
+        fault = parse_fault(f"{name}=1.1" if kind.strength_means else name)
+        assert served_adapters((fault,), originals, tmp_path / name) != originals
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("adapter-scalng=1.1", "unknown fault 'adapter-scalng'; did you mean 'adapter-scaling'"),
+        ("adapter-scaling", "needs a strength"),
+        ("adapter-scaling=", "needs a strength"),
+        ("adapter-scaling=abc", "found 'abc'"),
+        ("adapter-scaling=nan", "found 'nan'"),
+        ("adapter-scaling=inf", "found 'inf'"),
+        ("adapter-scaling=-1", "above 0"),
+        ("adapter-scaling=1", "changes nothing"),
+        ("adapter-missing=2", "takes no strength"),
+    ],
+)
+def test_a_wrong_fault_is_told_on_the_host(text: str, message: str) -> None:
+    with pytest.raises(UsageFault) as caught:
+        parse_fault(text)
+    assert message in str(caught.value)
+
+
+def test_exactly_the_cases_with_an_adapter_are_expected_to_be_red() -> None:
+    planned = [p.case for cases in BATTERIES.values() for p in cases(find_profile("cpu"))]
+    fault = (parse_fault("adapter-scaling=1.1"),)
+    assert {case.id for case in planned if expected_red(fault, case)} == {
+        "lora-logprob/tiny-qwen3/adapter-0",
+        "lora-logprob/tiny-qwen3/adapter-1",
+        "multi-lora/tiny-qwen3/mixed-row-0-adapter-0",
+        "multi-lora/tiny-qwen3/mixed-row-2-adapter-1",
+    }
+    assert not any(expected_red((), case) for case in planned)

@@ -1,0 +1,57 @@
+import math
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+
+from kit.errors import UsageFault
+from kit.plan import SGLangSession
+from kit.subjects import Workspace
+from kit.subjects.sglang_engine import engine_arguments, original_adapters, read_answer
+
+SESSION = SGLangSession(
+    model="tiny-qwen3",
+    adapters=("adapter-0", "adapter-1"),
+    dtype="float32",
+    engine={"device": "cpu", "max_running_requests": 2},
+)
+
+
+def test_an_answer_without_its_first_entry_is_one_value_per_token() -> None:
+    served = read_answer([(None, 5, None), (-1.5, 6, None), (-2.5, 7, None)], 3)
+    assert served.logprobs.tolist() == [-1.5, -2.5]
+    assert served.tokens == (6, 7)
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [[], [(None, 5, None)], [(None, 5, None), (-1.5, 6, None)], [(None, 5, None), (-1.5, 6, None), (None, 7, None)]],
+)
+def test_what_the_engine_does_not_give_is_nan(entries: list) -> None:
+    served = read_answer(entries, 3)
+    assert len(served.logprobs) == len(served.tokens) == 2
+    assert math.isnan(served.logprobs[1])
+
+
+def test_what_the_engine_gives_too_much_is_left_out() -> None:
+    assert len(read_answer([(None, 1, None)] + [(-1.0, 2, None)] * 5, 3).logprobs) == 2
+
+
+def test_the_profile_wins_over_the_defaults() -> None:
+    arguments = engine_arguments(SESSION, Path("model"), {"adapter-0": Path("here")})
+    assert arguments["max_running_requests"] == 2
+    assert arguments["disable_radix_cache"] is True
+    assert arguments["lora_paths"] == ["adapter-0=here"]
+    assert arguments["max_loras_per_batch"] == 2
+
+
+def test_a_session_without_adapters_has_no_lora() -> None:
+    arguments = engine_arguments(SESSION.model_copy(update={"adapters": ()}), Path("model"), {})
+    assert not any("lora" in name for name in arguments)
+
+
+def test_an_unknown_adapter_names_its_near_match(tmp_path: Path) -> None:
+    wrong = SESSION.model_copy(update={"adapters": ("adapter-2",)})
+    with pytest.raises(UsageFault, match="did you mean 'adapter-"):
+        original_adapters(wrong, Workspace(assets=tmp_path, scratch=tmp_path))
