@@ -197,6 +197,9 @@ class Plan(Record):
         assets: what the assets folder must hold, checked before use.
         faults: deliberate faults; empty except in a self-test.
         run_seconds: time limit of the whole run, enforced by the host.
+        mode: how strict the host judges, ``ci`` or ``qualify``.
+        rerun_of: id of the run of which only what was not green is planned here; None for a run of its own.
+        inputs: SHA-256 (hex) of the files that lie beside the plan and decide the verdicts: profile and waivers.
     """
 
     schema_version: Literal[1] = PLAN_SCHEMA
@@ -208,6 +211,9 @@ class Plan(Record):
     assets: tuple[AssetFile, ...] = ()
     faults: tuple[InjectedFault, ...] = ()
     run_seconds: float
+    mode: Literal["ci", "qualify"] = "ci"
+    rerun_of: str | None = None
+    inputs: dict[str, str] = Field(default_factory=dict)
 
     def cases_of(self, session_id: str) -> tuple[Case, ...]:
         """The cases that a session must answer, in order, without those skipped at planning."""

@@ -4,8 +4,9 @@ A waived case is run and measured like any other. A waiver covers a case that fa
 that was not measured for another reason (timeout, missing, environment), because nothing is known about such a case.
 """
 
+import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import date, timedelta
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -15,7 +16,7 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import InvalidVersion, Version
 from pydantic import AfterValidator, Field, model_validator
 
-from kit.measurement import Record
+from kit.measurement import Measurement, Record
 from kit.paths import data_folder
 from kit.toml import load_toml
 
@@ -39,6 +40,37 @@ def _specifier(text: str) -> str:
     return text
 
 
+class Expected(Record):
+    """The known failure in numbers: the range in which a measurement that is outside its limit must lie.
+
+    Attributes:
+        measurement: its name, such as ``max_abs_error``.
+        at_least, at_most: bounds of its value, inclusive; at least one of them, or `nan`.
+        nan: NaN is the known failure.
+    """
+
+    measurement: str = Field(min_length=1)
+    at_least: float | None = None
+    at_most: float | None = None
+    nan: bool = False
+
+    @model_validator(mode="after")
+    def _bounded(self) -> Self:
+        if self.at_least is None and self.at_most is None and not self.nan:
+            raise ValueError(f"expected {self.measurement}: give at_least, at_most or nan")
+        if self.at_least is not None and self.at_most is not None and self.at_least > self.at_most:
+            raise ValueError(f"expected {self.measurement}: at_least is above at_most")
+        return self
+
+    def holds(self, value: float) -> bool:
+        """Whether `value` is the known failure."""
+        if math.isnan(value):
+            return self.nan
+        if self.at_least is None and self.at_most is None:
+            return False
+        return (self.at_least is None or value >= self.at_least) and (self.at_most is None or value <= self.at_most)
+
+
 class Waiver(Record):
     """One waiver.
 
@@ -52,6 +84,8 @@ class Waiver(Record):
         link: where it is tracked.
         opened: first day on which it counts.
         expires: last day on which it counts, at most 90 days after `opened`.
+        expected: the known failure in numbers. Where given, every measurement outside its limit must be named here and
+            lie in its range; anything else, a crash included, is a different failure and is not covered.
     """
 
     id: str = Field(pattern=r"^[a-z0-9][a-z0-9._-]*$")
@@ -62,6 +96,7 @@ class Waiver(Record):
     link: str = Field(pattern=r"^https://\S+$")
     opened: date
     expires: date
+    expected: tuple[Expected, ...] = ()
 
     @model_validator(mode="after")
     def _dated(self) -> Self:
@@ -79,6 +114,15 @@ class Waiver(Record):
             and all(_holds(bounds, facts.get(software)) for software, bounds in self.versions.items())
         )
 
+    def excuses(self, measurements: Sequence[Measurement]) -> bool:
+        """Whether a failure with these measurements is the known one."""
+        if not self.expected:
+            return True
+        outside = [m for m in measurements if not m.within]
+        return bool(outside) and all(
+            any(e.measurement == m.name and e.holds(m.value) for e in self.expected) for m in outside
+        )
+
 
 def _holds(bounds: str, version: str | None) -> bool:
     try:
@@ -94,10 +138,11 @@ def software_facts(facts: Mapping[str, str]) -> dict[str, str]:
 
 
 class WaiverMatch(NamedTuple):
-    """A waiver that covers a case, and whether its time is over."""
+    """A waiver that is about a case, whether its time is over, and whether the case failed as it expects."""
 
     waiver: Waiver
     expired: bool
+    excuses: bool = True
 
 
 class Waivers(Record):
@@ -112,11 +157,21 @@ class Waivers(Record):
             raise ValueError(f"two waivers are called {twice[0]}")
         return self
 
-    def find(self, case_id: str, architecture: str, facts: Mapping[str, str], today: date) -> WaiverMatch | None:
-        """The valid waiver of a case, else the one that expired last, else None."""
-        covering = [w for w in self.waiver if w.opened <= today and w.covers(case_id, architecture, facts)]
-        latest = max(covering, key=lambda waiver: waiver.expires, default=None)
-        return WaiverMatch(latest, expired=latest.expires < today) if latest else None
+    def find(
+        self,
+        case_id: str,
+        architecture: str,
+        facts: Mapping[str, str],
+        today: date,
+        measurements: Sequence[Measurement] = (),
+    ) -> WaiverMatch | None:
+        """The waiver of a case: one that expects these measurements, else any, else None; the last to expire."""
+        covering = [
+            WaiverMatch(w, w.expires < today, w.excuses(measurements))
+            for w in self.waiver
+            if w.opened <= today and w.covers(case_id, architecture, facts)
+        ]
+        return max(covering, key=lambda match: (match.excuses, match.waiver.expires), default=None)
 
 
 def load_waivers(path: Path | None = None) -> Waivers:

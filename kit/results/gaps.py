@@ -30,7 +30,7 @@ def problems_of(
     problems = [Problem(exit_code=ExitCode.INCOMPLETE, text=one_line(text)) for text in texts]
     problems += _uncarried_deaths(plan, trace, cases)
     if mode is Mode.QUALIFY:
-        refused = _refused(plan, profile, cases, waivers, today)
+        refused = _refused(plan, profile, trace, cases, waivers, today)
         problems += [Problem(exit_code=ExitCode.NOT_CONFORMING, text=one_line(text)) for text in refused]
     return tuple(problems)
 
@@ -81,9 +81,18 @@ def _code(trouble: Trouble) -> ExitCode:
 
 
 def _refused(
-    plan: Plan, profile: Profile, cases: Sequence[CaseResult], waivers: Collection[Waiver], today: date
+    plan: Plan,
+    profile: Profile,
+    trace: Trace,
+    cases: Sequence[CaseResult],
+    waivers: Collection[Waiver],
+    today: date,
 ) -> Iterator[str]:
     """What a qualification does not accept."""
+    if trace.runtime is not None and trace.runtime.runtime != "docker":
+        yield "qualify: the run was not in the pinned image"
+    if plan.rerun_of is not None:
+        yield f"qualify: this is a rerun of {plan.rerun_of}"
     for battery in profile.mandatory:
         own = [case for case in cases if case.battery == battery]
         if not own:
@@ -106,6 +115,10 @@ def warnings_of(
         f"FAULT INJECTED ON PURPOSE: {fault.name} ({fault.strength:g}); this run says nothing about the hardware"
         for fault in plan.faults
     ]
+    if plan.rerun_of is not None:
+        warnings.append(
+            f"only what was not green in run {plan.rerun_of} was planned; this run says nothing about the rest"
+        )
     warnings += [f"{case.id} {case.reason}" for case in cases if case.status is Status.UNEXPECTED_PASS]
     warnings += [f"waiver {w.id} expired on {w.expires}; {w.link}" for w in waivers if w.expires < today]
     if trace.ending:

@@ -227,11 +227,14 @@ def _with_late_deaths(plan: Plan, trace: Trace, found: list[_Finding]) -> list[_
 def _with_waiver(
     case: Case, finding: _Finding, waivers: Waivers, architecture: str, facts: Mapping[str, str], today: date
 ) -> _Finding:
-    match = waivers.find(case.id, architecture, facts, today)
+    match = waivers.find(case.id, architecture, facts, today, finding.measurements)
     if match is None:
         return finding
-    waiver, expired = match
+    waiver, expired, excuses = match
     red = finding.status in (Status.FAILED, Status.CRASHED) and finding.excusable
+    if red and not excuses:
+        reason = f"{finding.reason}; not the failure that waiver {waiver.id} expects, so it is not covered"
+        return replace(finding, reason=one_line(reason, 500))
     if expired:
         reason = f"{finding.reason}; waiver {waiver.id} expired on {waiver.expires}" if red else finding.reason
         return replace(finding, reason=reason, waiver=waiver)

@@ -27,7 +27,7 @@ from kit.waiver import Waiver, Waivers
 TODAY = date(2026, 12, 1)
 RUN_ID = "20261201-120000-abcdef"
 LORA, MIXED, KERNEL = "lora-logprob/tiny/adapter-1", "multi-lora/tiny/row-0", "kernels/triton/shape-1"
-RUNTIME_STARTED = RuntimeStarted(runtime="local", facts={"hostname": "lab-7"})
+RUNTIME_STARTED = RuntimeStarted(runtime="docker", facts={"hostname": "lab-7"})
 GOOD_END = RuntimeEnded(trouble=None, reason="exit code 0")
 
 
