@@ -6,6 +6,7 @@ Readers take every well-formed line and count the rest: a stream cut off at any 
 import json
 import os
 import time
+from collections.abc import Iterable
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Literal
@@ -172,6 +173,13 @@ def parse_event(line: str | bytes) -> AnyEvent | None:
         return None
 
 
+def parse_lines(lines: Iterable[bytes]) -> tuple[list[AnyEvent], int]:
+    """The events of some lines, and how many lines were no event; empty lines are neither."""
+    parsed = [parse_event(line) for line in lines if line.strip()]
+    events = [event for event in parsed if event is not None]
+    return events, len(parsed) - len(events)
+
+
 class EventLog:
     """The only writer of one event file: each event is one write, so a reader never sees half of one and a kill loses at most the last."""
 
@@ -217,15 +225,8 @@ class EventReader:
         return events + self._parse([last])
 
     def _parse(self, lines: list[bytes]) -> list[AnyEvent]:
-        events = []
-        for line in lines:
-            if not line.strip():
-                continue
-            event = parse_event(line)
-            if event is None:
-                self.damaged += 1
-            else:
-                events.append(event)
+        events, damaged = parse_lines(lines)
+        self.damaged += damaged
         return events
 
 

@@ -6,7 +6,7 @@ from typing import NoReturn
 
 import typer
 
-from kit.cli import images, profiles, run
+from kit.cli import bundle, diff, images, profiles, run, schema, verify, waivers
 from kit.errors import ExitCode, KitError
 
 app = typer.Typer(
@@ -17,7 +17,12 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command("run")(run.run)
+app.command("bundle")(bundle.bundle)
+app.command("verify")(verify.verify)
+app.command("diff")(diff.diff)
+app.command("schema")(schema.schema)
 app.add_typer(profiles.app, name="profiles", help="List and show hardware profiles.")
+app.add_typer(waivers.app, name="waivers", help="Check the waivers.")
 app.add_typer(images.app, name="images", help="List, lock and build the pinned images.")
 
 

@@ -9,9 +9,12 @@ import typer
 def run(
     profile: Annotated[str, typer.Option(help="Hardware profile, by name or alias, in any case.")],
     runtime: Annotated[
-        str, typer.Option(help="docker: in the profile's image. local: in this Python. auto: docker if an engine answers.")
+        str,
+        typer.Option(help="docker: in the profile's image. local: in this Python. auto: docker if an engine answers."),
     ] = "auto",
-    mode: Annotated[str, typer.Option(help="ci honours waivers; qualify refuses skips, selections and unpinned images.")] = "ci",
+    mode: Annotated[
+        str, typer.Option(help="ci honours waivers; qualify refuses skips, selections and unpinned images.")
+    ] = "ci",
     output: Annotated[
         Path | None, typer.Option(help="Results folder, new or empty. Default: kit-results/PROFILE-TIME.")
     ] = None,
@@ -21,14 +24,22 @@ def run(
         list[str] | None,
         typer.Option(metavar="FAULT[=STRENGTH]", help="Inject a fault on purpose, to see it caught; may be repeated."),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print image, container, sessions and cases; start nothing.")] = False,
+    rerun_failed: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER|BUNDLE", help="Only what was not green there: a results folder or bundle of this profile."
+        ),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print image, container, sessions and cases; start nothing.")
+    ] = False,
 ) -> None:
     """Run the conformance batteries of a profile and write JUnit XML with the evidence behind it."""
     from rich.console import Console
 
     from kit.cli.progress import Progress
     from kit.errors import KitError
-    from kit.host.run import Request, execute, prepare
+    from kit.host.run import Request, conclude, execute, prepare
     from kit.host.supervisor import stop_signals
     from kit.results.console import print_result
     from kit.results.files import write_all
@@ -42,6 +53,7 @@ def run(
             batteries=tuple(battery or ()),
             cases=tuple(case or ()),
             inject=tuple(inject or ()),
+            rerun_failed=rerun_failed,
         )
     )
     console = Console()
@@ -55,6 +67,7 @@ def run(
             finished = execute(prepared, stop, progress)
         try:
             files = write_all(finished.result, finished.folder)
+            conclude(finished)
         except KitError:
             print_result(finished.result, console)
             raise

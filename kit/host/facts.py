@@ -7,11 +7,13 @@ from pathlib import Path
 
 import psutil
 
+from kit.host.drivers import driver_facts
+from kit.image import source_digest
 from kit.paths import package_folder
 
 
 def host_facts() -> dict[str, str]:
-    """Host name, kernel, processor, cores and memory."""
+    """Host name, kernel, processor, cores, memory, drivers, and which kit this is."""
     return {
         "hostname": platform.node(),
         "kernel": platform.release(),
@@ -19,7 +21,8 @@ def host_facts() -> dict[str, str]:
         "cpus": str(len(os.sched_getaffinity(0))),
         "memory": f"{psutil.virtual_memory().total / 2**30:.1f} GiB",
         "revision": source_revision(),
-    }
+        "sources": source_digest(),
+    } | driver_facts()
 
 
 def _cpu_model(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:

@@ -15,11 +15,15 @@ from kit.profile import Profile
 
 @dataclass(frozen=True)
 class Selection:
-    """What to plan: batteries by name and cases by glob; empty means all. `faults` are injected on purpose."""
+    """What to plan: batteries by name and cases by glob; empty means all. `faults` are injected on purpose.
+
+    `rerun_of` is the run whose red cases these are.
+    """
 
     batteries: tuple[str, ...] = ()
     cases: tuple[str, ...] = ()
     faults: tuple[InjectedFault, ...] = field(default=())
+    rerun_of: str | None = None
 
     @property
     def partial(self) -> bool:
@@ -67,6 +71,7 @@ def make_plan(profile: Profile, selection: Selection, run_id: str) -> Plan:
         sessions=tuple(sessions.values()),
         cases=tuple(cases),
         faults=selection.faults,
+        rerun_of=selection.rerun_of,
         run_seconds=profile.time.run.total_seconds(),
     )
 

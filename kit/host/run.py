@@ -1,25 +1,30 @@
 """One run from the request to the exit code: plan, image, assets, worker, verdicts, reports."""
 
-import datetime
+import contextlib
+import hashlib
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol, TypeVar
 
 from kit.errors import EnvironmentFault, KitError, UsageFault
-from kit.events import AnyEvent, RuntimeEnded, Trouble
+from kit.events import AnyEvent, EventLog, RuntimeEnded, Trouble
 from kit.faults.catalogue import parse_fault
 from kit.host import assets, run_folder
 from kit.host.container import ContainerSpec, container_spec
 from kit.host.facts import host_facts
 from kit.host.planner import Selection, make_plan, models_of, new_run_id, with_assets
+from kit.host.rerun import selection_of_red
 from kit.host.runtime import Runtime
 from kit.host.supervisor import Observed, StopRequest, supervise
 from kit.image import ImageDefinition, find_image
 from kit.names import unknown
 from kit.plan import Plan
 from kit.profile import Profile, find_profile
+from kit.results.environment import environment_of, installed_packages
 from kit.results.model import Mode, RunResult
+from kit.results.stored import ENVIRONMENT_FILE, HOST_FILE, PLAN_FILE, PROFILE_FILE, WAIVERS_FILE, as_json, day_of
+from kit.results.sums import SUMS_FILE, seal
 from kit.results.verdict import judge
 from kit.waiver import Waivers, load_waivers
 
@@ -42,6 +47,7 @@ class Request:
     batteries: tuple[str, ...] = ()
     cases: tuple[str, ...] = ()
     inject: tuple[str, ...] = ()
+    rerun_failed: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -73,9 +79,19 @@ def prepare(request: Request) -> Prepared:
     mode = _one_of("mode", request.mode, _MODES)
     runtime = _one_of("runtime", request.runtime, _RUNTIMES)
     if mode is Mode.QUALIFY:
-        _refuse_in_qualify(selection, image, runtime)
+        _refuse_in_qualify(request, selection, image, runtime)
+        runtime = "docker"
+    if request.rerun_failed is not None:
+        selection = selection_of_red(request.rerun_failed, profile, selection)
     plan = make_plan(profile, selection, new_run_id())
-    return Prepared(profile, image, mode, runtime, plan, load_waivers(), request.output)
+    waivers = load_waivers()
+    inputs = {PROFILE_FILE: _digest(as_json(profile)), WAIVERS_FILE: _digest(as_json(waivers))}
+    plan = plan.model_copy(update={"mode": mode.value, "inputs": inputs})
+    return Prepared(profile, image, mode, runtime, plan, waivers, request.output)
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
 
 
 Name = TypeVar("Name", bound=str)
@@ -88,7 +104,9 @@ def _one_of(kind: str, given: str, known: tuple[Name, ...]) -> Name:
     raise unknown(kind, given, known)
 
 
-def _refuse_in_qualify(selection: Selection, image: ImageDefinition, runtime: RuntimeName) -> None:
+def _refuse_in_qualify(request: Request, selection: Selection, image: ImageDefinition, runtime: RuntimeName) -> None:
+    if request.rerun_failed is not None:
+        raise UsageFault("mode qualify takes no rerun", "drop --rerun-failed, or use --mode ci")
     if selection.partial:
         raise UsageFault("mode qualify runs every case of its profile", "drop --battery and --case, or use --mode ci")
     if selection.faults:
@@ -136,9 +154,12 @@ def execute(prepared: Prepared, stop: StopRequest, display: Display) -> Finished
     assets_folder, files = assets.prepare(models_of(prepared.plan))
     plan = with_assets(prepared.plan, files)
     folder = run_folder.claim(prepared.output or run_folder.default_folder(prepared.profile.name))
-    run_folder.write(folder / "plan.json", plan.model_dump_json(indent=1))
+    run_folder.write(folder / PROFILE_FILE, as_json(prepared.profile).decode())
+    run_folder.write(folder / WAIVERS_FILE, as_json(prepared.waivers).decode())
+    run_folder.write(folder / PLAN_FILE, as_json(plan).decode())
     runtime = _runtime(client, prepared, image_id, folder, assets_folder)
     seen = _supervised(plan, runtime, folder, stop, display)
+    finished = time.time()
     result = judge(
         plan,
         prepared.profile,
@@ -146,14 +167,28 @@ def execute(prepared: Prepared, stop: StopRequest, display: Display) -> Finished
         worker_events=seen.worker,
         host_events=seen.host,
         waivers=prepared.waivers,
-        today=datetime.datetime.now(datetime.UTC).date(),
+        today=day_of(finished),
         started=started,
-        finished=time.time(),
+        finished=finished,
         damaged=seen.damaged,
         image=image_facts,
         host=host_facts(),
     )
     return Finished(result, folder)
+
+
+def conclude(finished: Finished) -> None:
+    """After the reports: write what is left, ``environment.json`` and, last of all, ``SHA256SUMS``.
+
+    Raises:
+        EnvironmentFault: they cannot be written.
+    """
+    environment = environment_of(finished.result, installed_packages())
+    run_folder.write(finished.folder / ENVIRONMENT_FILE, as_json(environment).decode())
+    try:
+        seal(finished.folder)
+    except OSError as error:
+        raise EnvironmentFault(f"{SUMS_FILE} cannot be written: {error.strerror}", "free some space") from None
 
 
 def _engine(runtime: RuntimeName) -> "tuple[DockerClient | None, str]":
@@ -170,7 +205,9 @@ def _engine(runtime: RuntimeName) -> "tuple[DockerClient | None, str]":
         return None, fault.problem
 
 
-def _runtime(client: "DockerClient | None", prepared: Prepared, image: str, folder: Path, assets_folder: Path) -> Runtime:
+def _runtime(
+    client: "DockerClient | None", prepared: Prepared, image: str, folder: Path, assets_folder: Path
+) -> Runtime:
     if client is None:
         from kit.host.local_runtime import LocalRuntime
 
@@ -192,4 +229,8 @@ def _supervised(plan: Plan, runtime: Runtime, folder: Path, stop: StopRequest, d
         display.line(reason)
         ending = RuntimeEnded(trouble=Trouble.CRASHED, reason=reason, interrupted=stop.made)
         seen.host.append(ending)
+        with contextlib.suppress(OSError):
+            log = EventLog(folder / HOST_FILE)
+            log.append(ending)
+            log.close()
     return seen

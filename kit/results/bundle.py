@@ -1,0 +1,160 @@
+"""The bundle: a results folder as one deterministic ``.tar.zst``, without user names and secrets, signed on demand."""
+
+import io
+import tarfile
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from kit.errors import KitError, UsageFault
+from kit.results.environment import environment_of
+from kit.results.files import write_all, write_atomically
+from kit.results.record import differences
+from kit.results.scrub import scrubber_for
+from kit.results.signature import sign
+from kit.results.stored import (
+    ENVIRONMENT_FILE,
+    PLAN_FILE,
+    PROFILE_FILE,
+    WAIVERS_FILE,
+    StoredRun,
+    as_json,
+    existing,
+    parse_run,
+)
+from kit.results.sums import SIGNATURE_FILE, SUMS_FILE, faults_in_sums, read_folder, sums_of
+
+SUFFIX = ".tar.zst"
+_LEVEL = 9
+_MOST_BYTES = 2 * 2**30
+_MAGIC = b"\x28\xb5\x2f\xfd"
+
+
+def read_run(path: Path) -> dict[str, bytes]:
+    """The files of a results folder or a bundle, by relative path.
+
+    Raises:
+        UsageFault: neither, or not readable.
+    """
+    return read_folder(path) if existing(path).is_dir() else unpack(path)
+
+
+def make_bundle(folder: Path, output: Path | None = None, key: Path | None = None) -> Path:
+    """Pack a results folder; gives the bundle's path, by default ``<folder>.tar.zst`` beside it.
+
+    Events, logs and settings are scrubbed, and every report is made anew from them, so that it says what they say.
+
+    Args:
+        key: file of a private key that ``ssh-keygen`` can sign with.
+
+    Raises:
+        UsageFault: the folder was changed since its run, or its result does not follow from its events.
+        EnvironmentFault: the bundle cannot be written, or not signed.
+    """
+    folder = Path(existing(folder).absolute())
+    target = output or folder.with_name(folder.name + SUFFIX)
+    files = read_folder(folder)
+    run = _true_record(files, folder)
+    clean = _clean(files, run)
+    if key is not None:
+        clean[SIGNATURE_FILE] = sign(clean[SUMS_FILE], key)
+    try:
+        write_atomically(target, pack(clean, f"kit-{run.plan.run_id}", int(run.result.finished)))
+    except OSError as error:
+        raise UsageFault(f"{target} cannot be written: {error.strerror}", "name another file with --output") from None
+    return target
+
+
+def _true_record(files: Mapping[str, bytes], folder: Path) -> StoredRun:
+    faults = list(faults_in_sums(files))
+    if not faults:
+        run = parse_run(files)
+        faults = list(differences(run.result, run.rejudged(), exact=False))
+    if faults:
+        more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
+        raise UsageFault(f"{folder} is not as its run left it: {faults[0]}{more}", "'kit verify' lists all; run again")
+    return run
+
+
+def _clean(files: Mapping[str, bytes], run: StoredRun) -> dict[str, bytes]:
+    """The files without user names and secrets, with reports and checksums made anew."""
+    scrub = scrubber_for(files)
+    texts = {name: scrub(data) for name, data in files.items() if name not in (SUMS_FILE, SIGNATURE_FILE)}
+    for name in (PROFILE_FILE, WAIVERS_FILE):
+        texts[PLAN_FILE] = texts[PLAN_FILE].replace(_digest(files[name]), _digest(texts[name]))
+    told = parse_run(texts)
+    result = told.rejudged()
+    if [(c.id, c.status) for c in result.cases] != [(c.id, c.status) for c in run.result.cases]:
+        raise KitError("taking out user names would change a verdict", "run again as another user, such as root")
+    texts[ENVIRONMENT_FILE] = as_json(environment_of(result, told.environment.host_packages))
+    with tempfile.TemporaryDirectory(prefix="kit-bundle-") as place:
+        for path in write_all(result, Path(place)):
+            texts[path.name] = path.read_bytes()
+    texts[SUMS_FILE] = sums_of(texts)
+    return texts
+
+
+def _digest(data: bytes) -> bytes:
+    import hashlib
+
+    return hashlib.sha256(data).hexdigest().encode()
+
+
+def _tar(files: Mapping[str, bytes], top: str, mtime: int) -> bytes:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        for name in sorted(files):
+            entry = tarfile.TarInfo(f"{top}/{name}")
+            entry.size, entry.mtime, entry.mode = len(files[name]), mtime, 0o644
+            archive.addfile(entry, io.BytesIO(files[name]))
+    return buffer.getvalue()
+
+
+def pack(files: Mapping[str, bytes], top: str, mtime: int) -> bytes:
+    """The files below one folder `top`: the same bytes for the same files, whoever packs them."""
+    import zstandard
+
+    packer = zstandard.ZstdCompressor(level=_LEVEL, write_checksum=True, write_content_size=True)
+    return packer.compress(_tar(files, top, mtime))
+
+
+def unpack(path: Path) -> dict[str, bytes]:
+    """The files of a bundle by relative path. Nothing is written; only what `pack` makes is taken.
+
+    Raises:
+        UsageFault: unreadable, or not a bundle that kit made.
+    """
+    import zstandard
+
+    def refused(why: str) -> UsageFault:
+        return UsageFault(f"{path} is not a bundle of kit: {why}", "name a results folder, or what 'kit bundle' wrote")
+
+    try:
+        data = path.read_bytes()
+        if not data.startswith(_MAGIC):
+            raise refused("it is not compressed with zstd")
+        if not 0 < zstandard.frame_content_size(data) <= _MOST_BYTES:
+            raise refused(f"its size is not told, or above {_MOST_BYTES >> 30} GiB")
+        reader = zstandard.ZstdDecompressor().decompressobj()
+        plain = reader.decompress(data)
+        if not reader.eof or reader.unused_data:
+            raise refused("it is cut off, or something was added to its end")
+        with tarfile.open(fileobj=io.BytesIO(plain), mode="r:") as archive:
+            entries = archive.getmembers()
+            tops = {entry.name.partition("/")[0] for entry in entries}
+            if len(tops) != 1 or not all(entry.isfile() and "/" in entry.name for entry in entries):
+                raise refused("it holds something beside plain files in one folder")
+            top, mtime = tops.pop(), int(entries[0].mtime)
+            files = {entry.name.partition("/")[2]: _content(archive, entry) for entry in entries}
+    except OSError as error:
+        raise UsageFault(f"{path}: cannot be read: {error.strerror}", "check the path and its permissions") from None
+    except (zstandard.ZstdError, tarfile.TarError, ValueError, EOFError) as error:
+        raise refused(f"it is damaged ({' '.join(str(error).split())[:80]})") from None
+    if _tar(files, top, mtime) != plain:
+        raise refused("its archive was changed, or was made by another program")
+    return files
+
+
+def _content(archive: tarfile.TarFile, entry: tarfile.TarInfo) -> bytes:
+    stream = archive.extractfile(entry)
+    return stream.read() if stream else b""

@@ -1,0 +1,116 @@
+"""Takes out of a bundle what nobody outside needs: home folders, user names, tokens and passwords.
+
+Works on bytes, so that it takes any log. Replacements hold no quote and no backslash, so JSON stays JSON.
+"""
+
+import os
+import pwd
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+REMOVED = b"[removed]"
+_USER = b"$USER"
+_SECRET_NAMES = ("TOKEN", "SECRET", "PASSWORD", "PASSWD", "API_KEY", "APIKEY", "ACCESS_KEY")
+_SHORTEST_SECRET = 8
+_END = rb"[^/\s\"'\\:,;()\[\]{}<>]+"
+_STOP = rb"(?=[/\s\"'\\:,;()\[\]{}<>]|$)"
+_COMMON_NAMES = frozenset(
+    b"root user users admin ubuntu debian runner nobody home jenkins gitlab github docker build builder ci test".split()
+)
+_TOKENS = re.compile(
+    rb"hf_[A-Za-z0-9]{20,}"
+    rb"|gh[pousr]_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,}|glpat-[A-Za-z0-9_-]{16,}"
+    rb"|sk-[A-Za-z0-9_-]{20,}|xox[abeprs]-[A-Za-z0-9-]{10,}|AKIA[0-9A-Z]{16}|nvapi-[A-Za-z0-9_-]{20,}|pypi-[A-Za-z0-9_-]{40,}"
+    rb"|eyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}"
+    rb"|-----BEGIN [A-Z ]*PRIVATE KEY-----[A-Za-z0-9+/=\s\\]*"
+)
+_KEYED = re.compile(
+    rb"(?i)(\b(?:[a-z0-9]+[_-])*(?:token|secret|passwd|password|api[_-]?key|access[_-]?key)[\"'\\]*\s*[=:]\s*[\"'\\]*)"
+    rb"(?!none\b|null\b|true\b|false\b)[A-Za-z0-9_./+~=-]{8,}"
+)
+_BEARER = re.compile(rb"(?i)(\bbearer\s+|\bbasic\s+)[A-Za-z0-9_.=+/~-]{12,}")
+_IN_URL = re.compile(rb"(\b[a-z][a-z0-9+.-]*://)[^/\s\"'@\\]+@")
+_HOME = re.compile(rb"(?<![\w.~-])(?:/(?:var/)?home/" + _END + rb"|/Users/" + _END + rb"|/root" + _STOP + rb")")
+_INNER_HOME = re.compile(rb"(/(?:home|Users)/)" + _END)
+_NAMES_IN_PATHS = re.compile(rb"/(?:home|Users)/(" + _END + rb")")
+_WORDS = re.compile(rb"[A-Za-z0-9_]+")
+_KEYS = re.compile(rb'"([\w.-]+)"\s*:')
+_NAMING = re.compile(rb'"(?:event|trouble|runtime|source|name|session|case)"\s*:\s*"([^"]*)"')
+
+
+class Scrubber:
+    """Replaces home folders by ``~``, user names by ``$USER``, secrets by ``[removed]``.
+
+    Args:
+        homes: home folders beside those below /home, /Users and /root.
+        users: user names; common ones, such as root, tell nothing about a person and stay.
+        secrets: values that must not appear.
+        vocabulary: words that carry meaning here; a user name among them is only replaced as a part of a path.
+    """
+
+    def __init__(
+        self, homes: Iterable[str], users: Iterable[str], secrets: Iterable[str], vocabulary: Iterable[bytes] = ()
+    ) -> None:
+        known = set(vocabulary)
+        self._secrets = sorted((s.encode() for s in set(secrets) if len(s) >= _SHORTEST_SECRET), key=len, reverse=True)
+        folders = {home.rstrip("/").encode() for home in homes if home.count("/") >= 2 or home.rstrip("/") == "/root"}
+        self._homes = [
+            re.compile(rb"(?<![\w.~-])" + re.escape(folder) + _STOP)
+            for folder in sorted(folders, key=len, reverse=True)
+        ]
+        self._users = []
+        for name in sorted({user.encode() for user in users if user}, key=len, reverse=True):
+            if name in _COMMON_NAMES:
+                continue
+            whole = rb"(?<![A-Za-z0-9_])" + re.escape(name) + rb"(?![A-Za-z0-9_])"
+            part = rb"(?<=/)" + re.escape(name) + _STOP
+            self._users.append(re.compile(part if known & set(_WORDS.findall(name)) else whole))
+
+    def __call__(self, data: bytes) -> bytes:
+        """`data` without them."""
+        for secret in self._secrets:
+            data = data.replace(secret, REMOVED)
+        data = _TOKENS.sub(REMOVED, data)
+        data = _KEYED.sub(lambda match: match[1] + REMOVED, data)
+        data = _BEARER.sub(lambda match: match[1] + REMOVED, data)
+        data = _IN_URL.sub(lambda match: match[1], data)
+        for home in self._homes:
+            data = home.sub(b"~", data)
+        data = _INNER_HOME.sub(lambda match: match[1] + _USER, _HOME.sub(b"~", data))
+        for user in self._users:
+            data = user.sub(lambda _: _USER, data)
+        return data
+
+
+def scrubber_for(files: Mapping[str, bytes], environment: Mapping[str, str] | None = None) -> Scrubber:
+    """A scrubber for the files of one run: knows this process's user, home and secrets, and names in paths below /home.
+
+    Args:
+        environment: variables of this process, by default `os.environ`.
+    """
+    given = os.environ if environment is None else environment
+    users = {given.get(name, "") for name in ("USER", "LOGNAME", "SUDO_USER")}
+    homes = {given.get("HOME", ""), str(Path.home())}
+    try:
+        entry = pwd.getpwuid(os.getuid())
+        users.add(entry.pw_name)
+        homes.add(entry.pw_dir)
+    except KeyError:
+        pass
+    for data in files.values():
+        users |= {name.decode(errors="ignore") for name in set(_NAMES_IN_PATHS.findall(data))}
+    secrets = {value for name, value in given.items() if any(word in name.upper() for word in _SECRET_NAMES)}
+    return Scrubber(homes, users, secrets, _vocabulary(files))
+
+
+def _vocabulary(files: Mapping[str, bytes]) -> set[bytes]:
+    """Every word of plan, profile and waivers; of the rest, JSON keys, and the values of those that name things."""
+    words: set[bytes] = set()
+    for name, data in files.items():
+        if name in ("plan.json", "profile.json", "waivers.json"):
+            words |= set(_WORDS.findall(data))
+        elif name.endswith((".json", ".jsonl")):
+            for text in set(_KEYS.findall(data)) | set(_NAMING.findall(data)):
+                words |= set(_WORDS.findall(text))
+    return words

@@ -1,0 +1,142 @@
+"""A run as its results folder tells it, read back; and its result derived again from plan, events and waivers."""
+
+import datetime
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, TypeVar
+
+from pydantic import ValidationError
+
+from kit.errors import KitError, UsageFault
+from kit.events import AnyEvent, parse_lines
+from kit.measurement import Record
+from kit.plan import Plan
+from kit.profile import Profile
+from kit.results.environment import Environment
+from kit.results.files import RESULT_FILE
+from kit.results.model import RunResult
+from kit.results.verdict import judge
+from kit.waiver import Waivers
+
+PLAN_FILE: Final = "plan.json"
+PROFILE_FILE: Final = "profile.json"
+WAIVERS_FILE: Final = "waivers.json"
+ENVIRONMENT_FILE: Final = "environment.json"
+EVENTS_FILE: Final = "events.jsonl"
+HOST_FILE: Final = "host.jsonl"
+Model = TypeVar("Model", bound=Record)
+
+
+class DamagedRun(KitError):
+    """The files of a run are not what kit writes; `faults` has one line for each."""
+
+    def __init__(self, faults: list[str]) -> None:
+        super().__init__("; ".join(faults), "use the results folder or bundle of a finished run")
+        self.faults = faults
+
+
+@dataclass(frozen=True)
+class StoredRun:
+    """All that a run left, parsed. `damaged` counts lines of ``events.jsonl`` that are no event."""
+
+    plan: Plan
+    profile: Profile
+    waivers: Waivers
+    environment: Environment
+    result: RunResult
+    worker: tuple[AnyEvent, ...]
+    host: tuple[AnyEvent, ...]
+    damaged: int
+
+    def rejudged(self) -> RunResult:
+        """The result that follows from plan, profile, waivers and events.
+
+        Mode, times and the facts of image and host are taken over from the stored one.
+        """
+        told = self.result
+        derived = judge(
+            self.plan,
+            self.profile,
+            mode=told.mode,
+            worker_events=self.worker,
+            host_events=self.host,
+            waivers=self.waivers,
+            today=day_of(told.finished),
+            started=told.started,
+            finished=told.finished,
+            damaged=self.damaged,
+            image=told.image,
+            host=told.host,
+        )
+        return derived.model_copy(update={"kit_version": told.kit_version})
+
+
+def day_of(seconds: float) -> datetime.date:
+    """The day (UTC) on which the waivers of a run must be valid: that of its end."""
+    return datetime.datetime.fromtimestamp(seconds, datetime.UTC).date()
+
+
+def as_json(record: Record) -> bytes:
+    """A record as kit writes it into a results folder."""
+    return record.model_dump_json(indent=1).encode() + b"\n"
+
+
+def parse_run(files: Mapping[str, bytes]) -> StoredRun:
+    """Read the files of a run.
+
+    Raises:
+        DamagedRun: files are missing or do not fit their schema.
+    """
+    faults: list[str] = []
+    plan = _parsed(files, PLAN_FILE, Plan, faults)
+    profile = _parsed(files, PROFILE_FILE, Profile, faults)
+    waivers = _parsed(files, WAIVERS_FILE, Waivers, faults)
+    environment = _parsed(files, ENVIRONMENT_FILE, Environment, faults)
+    result = _parsed(files, RESULT_FILE, RunResult, faults)
+    worker, damaged = parse_lines(files.get(EVENTS_FILE, b"").split(b"\n"))
+    host, damaged_host = parse_lines(files.get(HOST_FILE, b"").split(b"\n"))
+    if damaged_host:
+        faults.append(f"{HOST_FILE}: {damaged_host} lines are no event of kit")
+    if plan and profile and plan.profile != profile.name:
+        faults.append(f"{PLAN_FILE} is for profile {plan.profile}, {PROFILE_FILE} is {profile.name}")
+    if faults or not (plan and profile and waivers and environment and result):
+        raise DamagedRun(faults)
+    return StoredRun(plan, profile, waivers, environment, result, tuple(worker), tuple(host), damaged)
+
+
+def read_result(files: Mapping[str, bytes], name: str) -> RunResult:
+    """Only the result among the files of a run; also of a run that an older kit left without its other files.
+
+    Raises:
+        DamagedRun: it is missing or does not fit its schema.
+    """
+    faults: list[str] = []
+    result = _parsed(files, RESULT_FILE, RunResult, faults)
+    if result is None:
+        raise DamagedRun([f"{name}: {fault}" for fault in faults])
+    return result
+
+
+def _parsed(files: Mapping[str, bytes], name: str, model: type[Model], faults: list[str]) -> Model | None:
+    if name not in files:
+        faults.append(f"{name} is missing")
+        return None
+    try:
+        return model.model_validate_json(files[name])
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        key = ".".join(str(part) for part in first["loc"]) or "the file"
+        faults.append(f"{name} does not fit its schema: {key}: {first['msg']}")
+        return None
+
+
+def existing(path: Path) -> Path:
+    """`path`, if it exists.
+
+    Raises:
+        UsageFault: it does not.
+    """
+    if not path.exists():
+        raise UsageFault(f"{path} does not exist", "name a results folder or a bundle (.tar.zst)")
+    return path
