@@ -13,7 +13,7 @@ OUTPUT  ?=
 ARGS    ?=
 BASE    ?= kit-base:bookworm
 KIT      = $(VENV)/bin/kit
-LOCKS    = images/cpu.lock images/dev.lock
+LOCKS    = images/cpu.lock dev.lock
 STAMP    = $(VENV)/.installed
 
 setup: $(STAMP)
