@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from kit.errors import KitError, UsageFault
+from kit.errors import UsageFault
 from kit.results.environment import environment_of
 from kit.results.files import write_all, write_atomically
 from kit.results.record import differences
@@ -85,7 +85,7 @@ def _clean(files: Mapping[str, bytes], run: StoredRun) -> dict[str, bytes]:
     told = parse_run(texts)
     result = told.rejudged()
     if [(c.id, c.status) for c in result.cases] != [(c.id, c.status) for c in run.result.cases]:
-        raise KitError("taking out user names would change a verdict", "run again as another user, such as root")
+        raise UsageFault("taking out user names would change a verdict", "run again as another user, such as root")
     texts[ENVIRONMENT_FILE] = as_json(environment_of(result, told.environment.host_packages))
     with tempfile.TemporaryDirectory(prefix="kit-bundle-") as place:
         for path in write_all(result, Path(place)):
@@ -142,7 +142,7 @@ def unpack(path: Path) -> dict[str, bytes]:
         with tarfile.open(fileobj=io.BytesIO(plain), mode="r:") as archive:
             entries = archive.getmembers()
             tops = {entry.name.partition("/")[0] for entry in entries}
-            if len(tops) != 1 or not all(entry.isfile() and "/" in entry.name for entry in entries):
+            if len(tops) != 1 or "" in tops or not all(entry.isfile() and "/" in entry.name for entry in entries):
                 raise refused("it holds something beside plain files in one folder")
             top, mtime = tops.pop(), int(entries[0].mtime)
             files = {entry.name.partition("/")[2]: _content(archive, entry) for entry in entries}

@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 
 from pydantic import ValidationError
 
-from kit.errors import KitError, UsageFault
+from kit.errors import UsageFault
 from kit.events import AnyEvent, parse_lines
 from kit.measurement import Record
 from kit.plan import Plan
@@ -28,7 +28,7 @@ HOST_FILE: Final = "host.jsonl"
 Model = TypeVar("Model", bound=Record)
 
 
-class DamagedRun(KitError):
+class DamagedRun(UsageFault):
     """The files of a run are not what kit writes; `faults` has one line for each."""
 
     def __init__(self, faults: list[str]) -> None:

@@ -67,5 +67,5 @@ def faults_in_sums(files: Mapping[str, bytes]) -> Iterator[str]:
 
 
 def _parse(sums: bytes) -> dict[str, str]:
-    lines = sums.decode(errors="replace").splitlines()
-    return {name: digest for digest, _, name in (line.partition("  ") for line in lines)}
+    lines = sums.decode(errors="replace").split("\n")
+    return {name: digest for digest, _, name in (line.partition("  ") for line in lines) if name}
