@@ -87,7 +87,8 @@ def accuracy(compared: Compared) -> list[Measurement]:
 
 def effect(adapted: Compared, base: Compared) -> list[Measurement]:
     """That the adapter moves the served logprobs from the served base model's, by the amount that the oracle says."""
-    served_change, change = adapted.served - base.served, adapted.oracle - base.oracle
+    with np.errstate(invalid="ignore"):
+        served_change, change = adapted.served - base.served, adapted.oracle - base.oracle
     expected = metrics.mean_half_square(adapted.oracle, base.oracle)
     noise = limits.noise_rms(adapted.permitted) + limits.noise_rms(base.permitted)
     return [
