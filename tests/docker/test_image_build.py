@@ -23,6 +23,7 @@ from tests.tiny_wheels import make_definition, make_wheel
 pytestmark = pytest.mark.docker
 
 DOCKERFILES = ["Dockerfile.cpu", "Dockerfile.cuda", "Dockerfile.rocm"]
+SOURCES = source_files()
 STRICT = {
     "network_mode": "none",
     "read_only": True,
@@ -51,9 +52,20 @@ def tiny(folder: Path, **settings: object) -> ImageDefinition:
     return definition
 
 
+def isolate(patch: pytest.MonkeyPatch, cache: Path) -> None:
+    """A cache of its own, and one view of kit's sources, whoever edits them meanwhile."""
+    patch.setenv("KIT_CACHE", str(cache))
+    use_sources(patch, SOURCES)
+
+
+def use_sources(patch: pytest.MonkeyPatch, sources: dict[str, bytes]) -> None:
+    patch.setattr(image_build, "source_files", lambda: sources)
+    patch.setattr(image_build, "source_digest", lambda files=None: source_digest(files or sources))
+
+
 @pytest.fixture(autouse=True)
-def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("KIT_CACHE", str(tmp_path_factory.mktemp("cache")))
+def isolated(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    isolate(monkeypatch, tmp_path_factory.mktemp("cache"))
 
 
 @pytest.fixture
@@ -77,7 +89,7 @@ def stack(
     request: pytest.FixtureRequest, client: docker.DockerClient, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Tiny]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("KIT_CACHE", str(tmp_path_factory.mktemp("cache")))
+        isolate(patch, tmp_path_factory.mktemp("cache"))
         definition = tiny(tmp_path_factory.mktemp("images"), name="tiny-stack", dockerfile=request.param)
         said: list[str] = []
         yield Tiny(definition, build_image(client, definition, BuildOptions(base=BASE), said.append), said)
@@ -110,7 +122,7 @@ def test_labels_say_what_it_is_and_what_it_stands_on(client: docker.DockerClient
     assert labels["org.opencontainers.image.base.digest"] == ""
     assert labels["kit.image"] == "tiny-stack"
     assert labels["kit.definition"] == definition_digest(stack.definition)
-    assert labels["kit.source"] == source_digest()
+    assert labels["kit.source"] == source_digest(SOURCES)
     assert labels["kit.lock"] == lock_digest(stack.definition)
     assert labels["kit.base-id"] == client.images.get(BASE).id
     assert not stack.built.base_is_pinned
@@ -147,7 +159,7 @@ def test_the_image_is_recognised(client: docker.DockerClient, stack: Tiny) -> No
 def test_other_sources_are_not_recognised(
     client: docker.DockerClient, stack: Tiny, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(image_build, "source_digest", lambda: "0" * 64)
+    use_sources(monkeypatch, SOURCES | {"errors.py": b"changed"})
     with pytest.raises(ImageFault, match="kit's own sources differ; run 'kit images build tiny-stack'") as caught:
         check_image(client, stack.definition)
     assert caught.value.exit_code is ExitCode.IMAGE
@@ -172,8 +184,7 @@ def test_a_change_in_kit_is_one_layer_and_seconds(
     definition = tiny(tmp_path)
     first = build_image(client, definition, BuildOptions(base=BASE), lambda _: None)
     before = client.images.get(first.id).attrs["RootFS"]["Layers"]
-    changed = source_files() | {"new_module.py": b"VALUE = 42\n"}
-    monkeypatch.setattr(image_build, "source_files", lambda: changed)
+    use_sources(monkeypatch, SOURCES | {"new_module.py": b"VALUE = 42\n"})
     started = time.monotonic()
     second = build_image(client, definition, BuildOptions(base=BASE), lambda _: None)
     assert time.monotonic() - started < 20
@@ -196,7 +207,7 @@ def test_steps_have_no_network_and_a_failure_keeps_its_log(client: docker.Docker
     (tmp_path / "Dockerfile.tiny").write_text(
         "ARG BASE_IMAGE\nFROM ${BASE_IMAGE}\n"
         "RUN python3 -c \"import os; print('interfaces', sorted(os.listdir('/sys/class/net')))\" \\\n"
-        "    && python3 -c \"import socket; socket.create_connection(('192.0.2.1', 80), 5)\"\n"
+        "    && python3 -c \"import socket as s; s.socket(type=s.SOCK_DGRAM).connect(('192.0.2.1', 9))\"\n"
     )
     definition = tiny(tmp_path, dockerfile="Dockerfile.tiny")
     with pytest.raises(ImageFault, match=r"a step ended with exit code 1: .*Network is unreachable") as caught:
