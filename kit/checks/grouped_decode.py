@@ -41,8 +41,12 @@ def check(spec: GroupedDecode, subject: TritonAttention) -> CheckResult:
         limits.upstream_at_most(
             "max_abs_error", metrics.max_abs(served, oracle), limits.UPSTREAM_ATOL, "1", f"atol of {_UPSTREAM}"
         ),
-        limits.upstream_at_least(
-            "cosine", metrics.cosine(served, oracle), limits.UPSTREAM_COSINE, "1", f"cosine of {_UPSTREAM}"
+        limits.upstream_at_most(
+            "cosine_distance",
+            1.0 - metrics.cosine(served, oracle),
+            1.0 - limits.UPSTREAM_COSINE,
+            "1",
+            f"cosine above {limits.UPSTREAM_COSINE} in {_UPSTREAM}",
         ),
         limits.sane_peer(peer_rms, dtype, magnitude, "1"),
     ]

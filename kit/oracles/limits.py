@@ -97,19 +97,6 @@ def upstream_at_most(name: str, value: float, limit: float, unit: str, note: str
     )
 
 
-def upstream_at_least(name: str, value: float, limit: float, unit: str, note: str) -> Measurement:
-    """Held against a constant of the upstream tests; `note` names the test."""
-    return Measurement(
-        name=name,
-        value=value,
-        unit=unit,
-        comparison=Comparison.AT_LEAST,
-        limit=limit,
-        source=LimitSource.UPSTREAM,
-        note=note,
-    )
-
-
 def exactly_none(name: str, count: int, note: str) -> Measurement:
     """A count that must be 0."""
     return Measurement(
