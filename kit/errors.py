@@ -49,6 +49,12 @@ class EnvironmentFault(KitError):
     exit_code = ExitCode.ENVIRONMENT
 
 
+class ReportFault(KitError):
+    """A report could not be made, by a fault in kit itself; what the run found is in the others."""
+
+    exit_code = ExitCode.INCOMPLETE
+
+
 class ImageFault(KitError):
     """An image or asset is missing, or is not the one that the definition names."""
 

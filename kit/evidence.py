@@ -9,7 +9,7 @@ from pydantic import Field, JsonValue, TypeAdapter, ValidationError
 
 from kit.measurement import Record
 
-MOST_POINTS: Final = 256
+MOST_POINTS: Final = 320
 """Most values of one series; longer series are told by the largest of each window of neighbours."""
 
 

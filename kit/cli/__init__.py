@@ -6,7 +6,7 @@ from typing import NoReturn
 
 import typer
 
-from kit.cli import bundle, diff, images, profiles, run, schema, verify, waivers
+from kit.cli import bundle, diff, images, profiles, report, run, schema, verify, waivers
 from kit.errors import ExitCode, KitError
 
 app = typer.Typer(
@@ -17,6 +17,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command("run")(run.run)
+app.command("report")(report.report)
 app.command("bundle")(bundle.bundle)
 app.command("verify")(verify.verify)
 app.command("diff")(diff.diff)

@@ -1,5 +1,6 @@
 """``kit run``: qualify this machine against a hardware profile."""
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -43,6 +44,7 @@ def run(
     from kit.host.supervisor import stop_signals
     from kit.results.console import print_result
     from kit.results.files import write_all
+    from kit.results.report.summary import append_summary
 
     prepared = prepare(
         Request(
@@ -71,5 +73,8 @@ def run(
         except KitError:
             print_result(finished.result, console)
             raise
+        finally:
+            with suppress(OSError):
+                append_summary(finished.result)
         print_result(finished.result, console, files)
     raise typer.Exit(finished.result.exit_code)

@@ -4,15 +4,16 @@ import contextlib
 import errno
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from kit.errors import EnvironmentFault
+from kit.errors import EnvironmentFault, KitError, ReportFault
 from kit.results.junit import to_junit
 from kit.results.model import RunResult
 
 RESULT_FILE = "result.json"
 JUNIT_FILE = "junit.xml"
+REPORT_FILE = "report.html"
 
 
 def write_atomically(path: Path, data: bytes) -> None:
@@ -41,30 +42,53 @@ def write_atomically(path: Path, data: bytes) -> None:
 
 
 def write_all(result: RunResult, folder: Path) -> tuple[Path, ...]:
-    """Write ``result.json`` and ``junit.xml`` into `folder`; gives their paths.
+    """Write ``result.json``, ``junit.xml`` and ``report.html`` into `folder`; gives their paths.
 
     Raises:
-        EnvironmentFault: one or both could not be written; what could be written was, and the line names the rest.
+        EnvironmentFault: one or more could not be written; what could be written was, and the line names the rest.
+        ReportFault: one could not be made; the others were.
     """
     reports: tuple[tuple[str, Callable[[], bytes]], ...] = (
         (RESULT_FILE, result.to_json),
         (JUNIT_FILE, lambda: to_junit(result)),
+        (REPORT_FILE, lambda: _to_html(result)),
     )
     written: list[Path] = []
-    faults: list[OSError] = []
-    lost: list[str] = []
+    lost: dict[str, Exception] = {}
     for name, render in reports:
         try:
             write_atomically(folder / name, render())
             written.append(folder / name)
-        except OSError as error:
-            faults.append(error)
-            lost.append(name)
-    if faults:
-        full = faults[0].errno in (errno.ENOSPC, errno.EDQUOT)
-        why = "the disk is full" if full else faults[0].strerror or str(faults[0])
-        raise EnvironmentFault(
-            f"{' and '.join(lost)} could not be written to {folder}: {why}",
-            "free some space and run again" if full else "check the folder and its permissions, and run again",
-        )
+        except Exception as error:
+            lost[name] = error
+    if lost:
+        raise _fault_of(lost, folder)
     return tuple(written)
+
+
+def _to_html(result: RunResult) -> bytes:
+    from kit.results.report.render import to_html
+
+    return to_html(result)
+
+
+def _fault_of(lost: dict[str, Exception], folder: Path) -> KitError:
+    unwritten = {name: error for name, error in lost.items() if isinstance(error, OSError)}
+    if not unwritten:
+        error = next(iter(lost.values()))
+        return ReportFault(
+            f"{_listed(lost)} could not be made: {type(error).__name__}: {error}",
+            "the other reports were written; report this as a fault of kit, with result.json",
+        )
+    first = next(iter(unwritten.values()))
+    full = first.errno in (errno.ENOSPC, errno.EDQUOT)
+    why = "the disk is full" if full else first.strerror or str(first)
+    return EnvironmentFault(
+        f"{_listed(lost)} could not be written to {folder}: {why}",
+        "free some space and run again" if full else "check the folder and its permissions, and run again",
+    )
+
+
+def _listed(names: Iterable[str]) -> str:
+    *rest, last = names
+    return f"{', '.join(rest)} and {last}" if rest else last
