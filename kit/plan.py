@@ -26,6 +26,19 @@ class PromptLogprobs(Record):
     seed: int
 
 
+class GivenPrompt(Record):
+    """Logprobs and token ids of one prompt that is written out, for inputs at the edge of what is legal.
+
+    Attributes:
+        adapter: name of the adapter, None for the base model.
+        tokens: the prompt.
+    """
+
+    check: Literal["given-prompt"] = "given-prompt"
+    adapter: str | None
+    tokens: tuple[int, ...]
+
+
 class MixedBatchRow(Record):
     """One row of a batch in which every row has an identity of its own: against the solo run of that row, and the oracle.
 
@@ -80,7 +93,7 @@ class NullCheck(Record):
     seconds: float = 0.0
 
 
-CheckSpec = Annotated[PromptLogprobs | MixedBatchRow | GroupedDecode | NullCheck, Field(discriminator="check")]
+CheckSpec = Annotated[PromptLogprobs | GivenPrompt | MixedBatchRow | GroupedDecode | NullCheck, Field(discriminator="check")]
 
 
 class ProcessSpec(Record):

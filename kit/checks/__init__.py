@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, TypeVar
 
 from kit.checks.outcome import CheckResult, NotApplicable
-from kit.plan import CheckSpec, GroupedDecode, MixedBatchRow, NullCheck, PromptLogprobs
+from kit.plan import CheckSpec, GivenPrompt, GroupedDecode, MixedBatchRow, NullCheck, PromptLogprobs
 
 if TYPE_CHECKING:
     from kit.subjects import Subject
@@ -28,6 +28,11 @@ def run_check(spec: CheckSpec, subject: "Subject") -> CheckResult:
             from kit.subjects.sglang_engine import SGLangSubject
 
             return prompt_logprobs.check(spec, _as(SGLangSubject, subject, spec))
+        case GivenPrompt():
+            from kit.checks import prompt_logprobs
+            from kit.subjects.sglang_engine import SGLangSubject
+
+            return prompt_logprobs.check_given(spec, _as(SGLangSubject, subject, spec))
         case MixedBatchRow():
             from kit.checks import mixed_batch_row
             from kit.subjects.sglang_engine import SGLangSubject

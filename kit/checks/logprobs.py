@@ -24,15 +24,21 @@ class Compared:
 
     Attributes:
         served, oracle, peer: from the engine, in float64, and from the peer.
-        wrong_tokens: positions at which the engine reported another token id than the prompt's.
+        tokens: the token ids that the engine reported.
     """
 
     prompts: Prompts
     served: Values
     oracle: Values
     peer: Values
-    wrong_tokens: int
+    tokens: tuple[int, ...]
     dtype: Dtype
+
+    @property
+    def wrong_tokens(self) -> int:
+        """Positions at which the engine reported another token id than the prompt's."""
+        asked = [token for prompt in self.prompts for token in prompt[1:]]
+        return sum(answered != token for answered, token in zip(self.tokens, asked, strict=True))
 
     @property
     def magnitude(self) -> float:
@@ -64,11 +70,7 @@ def compare(subject: SGLangSubject, prompts: Prompts, identity: str | None, answ
         served=np.concatenate([answer.logprobs for answer in answers]),
         oracle=np.concatenate([subject.oracle.logprobs(prompt, identity) for prompt in prompts]),
         peer=np.concatenate([subject.peer.logprobs(prompt, identity) for prompt in prompts]),
-        wrong_tokens=sum(
-            answered != asked
-            for answer, prompt in zip(answers, prompts, strict=True)
-            for answered, asked in zip(answer.tokens, prompt[1:], strict=True)
-        ),
+        tokens=tuple(token for answer in answers for token in answer.tokens),
         dtype=subject.session.dtype,
     )
 

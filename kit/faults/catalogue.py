@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from kit.errors import UsageFault
 from kit.names import unknown
-from kit.plan import Case, InjectedFault, MixedBatchRow, PromptLogprobs
+from kit.plan import Case, GivenPrompt, InjectedFault, MixedBatchRow, PromptLogprobs
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ def expected_red(faults: tuple[InjectedFault, ...], case: Case) -> bool:
         if fault.name not in FAULTS:
             raise unknown("fault", fault.name, FAULTS)
     match case.spec:
-        case PromptLogprobs(adapter=adapter):
+        case PromptLogprobs(adapter=adapter) | GivenPrompt(adapter=adapter):
             return bool(faults) and adapter is not None
         case MixedBatchRow(composition=composition, row=row):
             return bool(faults) and composition[row] is not None

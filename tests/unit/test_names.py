@@ -14,4 +14,7 @@ def test_nothing_known() -> None:
 
 
 def test_the_fault_reads_as_one_line() -> None:
-    assert str(unknown("runtime", "dokcer", ["auto", "docker", "local"])) == "unknown runtime 'dokcer'; did you mean 'docker'?"
+    assert (
+        str(unknown("runtime", "dokcer", ["auto", "docker", "local"]))
+        == "unknown runtime 'dokcer'; did you mean 'docker'?"
+    )

@@ -13,7 +13,13 @@ from kit.process import exit_reason, memory_kills
 
 @pytest.mark.parametrize(
     ("code", "words"),
-    [(0, "exit code 0"), (3, "exit code 3"), (-9, "killed by SIGKILL"), (-11, "killed by SIGSEGV"), (-63, "killed by signal 63")],
+    [
+        (0, "exit code 0"),
+        (3, "exit code 3"),
+        (-9, "killed by SIGKILL"),
+        (-11, "killed by SIGSEGV"),
+        (-63, "killed by signal 63"),
+    ],
 )
 def test_exits_in_words(code: int, words: str) -> None:
     assert exit_reason(code) == words

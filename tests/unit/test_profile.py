@@ -81,7 +81,9 @@ def test_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:
 
 def test_two_profiles_cannot_claim_one_name(tmp_path: Path) -> None:
     (tmp_path / "cpu.toml").write_text(GOOD.read_text())
-    (tmp_path / "other.toml").write_text(GOOD.read_text().replace('name = "cpu"', 'name = "other"\naliases = ["CPU"]', 1))
+    (tmp_path / "other.toml").write_text(
+        GOOD.read_text().replace('name = "cpu"', 'name = "other"\naliases = ["CPU"]', 1)
+    )
     with pytest.raises(UsageFault, match="'CPU' already belongs to 'cpu'"):
         load_profiles(tmp_path)
 

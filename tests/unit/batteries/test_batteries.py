@@ -51,6 +51,7 @@ def test_both_lora_batteries_share_one_engine(profile: str) -> None:
 def test_the_promised_ids_are_there() -> None:
     ids = {case.id for _, case in planned("cpu")}
     assert ids >= {
+        "lora-logprob/tiny-qwen3/vocabulary-edges",
         "lora-logprob/tiny-qwen3/base",
         "lora-logprob/tiny-qwen3/adapter-0",
         "lora-logprob/tiny-qwen3/adapter-1",

@@ -12,7 +12,7 @@ pytest.importorskip("torch")
 from kit.checks import mixed_batch_row, prompt_logprobs
 from kit.checks.outcome import CheckResult
 from kit.oracles.reference import LogprobOracle
-from kit.plan import MixedBatchRow, PromptLogprobs
+from kit.plan import GivenPrompt, MixedBatchRow, PromptLogprobs
 from kit.subjects.sglang_engine import Served
 
 NAMES = ("adapter-0", "adapter-1")
@@ -97,6 +97,21 @@ def test_one_value_that_is_not_finite_is_red(oracle: LogprobOracle, spec: Prompt
     assert red(result) >= {"non_finite", "max_abs_error", "mean_half_square", "upstream_kl"}
     assert result.evidence["worst"]["position"] == 6
     assert result.evidence["worst"]["served"] == str(value)
+
+
+def test_a_token_id_that_is_reported_as_another_is_red_though_its_logprob_is_right(oracle: LogprobOracle) -> None:
+    """docs/findings/0001."""
+    honest = rounded(oracle, seed=2)
+
+    def clipped(prompt: Sequence[int], identity: str | None) -> Served:
+        served = honest(prompt, identity)
+        return Served(served.logprobs, tuple(token if token < 2047 else 0 for token in served.tokens))
+
+    spec = GivenPrompt(adapter=None, tokens=(0, 2047, 1, 2046, 2047))
+    assert red(prompt_logprobs.check_given(spec, Engine(oracle, honest))) == set()
+    result = prompt_logprobs.check_given(spec, Engine(oracle, clipped))
+    assert red(result) == {"wrong_tokens"}
+    assert (result.evidence["asked"], result.evidence["answered"]) == ([2047, 1, 2046, 2047], [0, 1, 2046, 0])
 
 
 def test_a_batch_of_nan_is_red(oracle: LogprobOracle) -> None:

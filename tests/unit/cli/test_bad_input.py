@@ -70,8 +70,20 @@ def test_a_cache_that_cannot_be_written_is_exit_3(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("profile", "expected"),
     [
-        ("mi355x", ("4 × gfx950", "kit-rocm:1", "--device /dev/kfd", "attention_backend = triton", "lora-logprob/tiny-qwen3/base")),
-        ("b200", ("4 × sm_100", "kit-cuda:1", "--gpus 4", "prefill_attention_backend = fa4", "lora-logprob/tiny-qwen3/base")),
+        (
+            "mi355x",
+            (
+                "4 × gfx950",
+                "kit-rocm:1",
+                "--device /dev/kfd",
+                "attention_backend = triton",
+                "lora-logprob/tiny-qwen3/base",
+            ),
+        ),
+        (
+            "b200",
+            ("4 × sm_100", "kit-cuda:1", "--gpus 4", "prefill_attention_backend = fa4", "lora-logprob/tiny-qwen3/base"),
+        ),
         ("h200", ("1 × sm_90", "kit-cuda:1", "--gpus 1", "attention_backend = triton", "lora-logprob/tiny-qwen3/base")),
         ("cpu", ("0 × x86_64", "kit-cpu:1", "--memory 6442450944", "attention_backend = torch_native", "stand-ins")),
     ],
@@ -81,7 +93,9 @@ def test_a_dry_run_prints_the_whole_plan(profile: str, expected: tuple[str, ...]
     assert done.returncode == 0, done.stderr
     for text in expected:
         assert text in done.stdout
-    cases = [line for line in done.stdout.splitlines() if line.startswith("  ") and line.count("/") >= 2 and "--" not in line]
+    cases = [
+        line for line in done.stdout.splitlines() if line.startswith("  ") and line.count("/") >= 2 and "--" not in line
+    ]
     batteries = {line.strip().split("/")[0] for line in cases}
     assert {"lora-logprob", "multi-lora", "kernels"} <= batteries
     if profile != "cpu":

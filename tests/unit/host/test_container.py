@@ -61,11 +61,17 @@ def test_cuda_asks_for_its_gpus(profile: str, gpus: int) -> None:
 
 def test_device_folders_become_their_nodes(tmp_path: Path) -> None:
     (tmp_path / "dev" / "dri" / "by-path").mkdir(parents=True)
-    os.mknod(tmp_path / "dev" / "kfd", 0o600 | 0o020000, os.makedev(1, 3)) if os.getuid() == 0 else pytest.skip("needs root")
+    os.mknod(tmp_path / "dev" / "kfd", 0o600 | 0o020000, os.makedev(1, 3)) if os.getuid() == 0 else pytest.skip(
+        "needs root"
+    )
     for name in ("renderD129", "renderD128"):
         os.mknod(tmp_path / "dev" / "dri" / name, 0o600 | 0o020000, os.makedev(1, 3))
     nodes = device_nodes(spec_of("mi355x"), tmp_path)
-    assert [str(Path(node).relative_to(tmp_path)) for node in nodes] == ["dev/kfd", "dev/dri/renderD128", "dev/dri/renderD129"]
+    assert [str(Path(node).relative_to(tmp_path)) for node in nodes] == [
+        "dev/kfd",
+        "dev/dri/renderD128",
+        "dev/dri/renderD129",
+    ]
 
 
 def test_a_missing_device_is_named(tmp_path: Path) -> None:
