@@ -71,7 +71,7 @@ class CaseFinished(Event):
     case: str
     seconds: float
     measurements: tuple[Measurement, ...]
-    evidence: dict[str, JsonValue] = {}
+    evidence: dict[str, JsonValue] = Field(default_factory=dict)
 
 
 class CaseSkipped(Event):

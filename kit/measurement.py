@@ -87,9 +87,7 @@ class Measurement(Record):
             return None
         if math.isnan(self.value):
             return 0.0
-        inner, outer = (
-            (self.value, self.limit) if self.comparison is Comparison.AT_MOST else (self.limit, self.value)
-        )
+        inner, outer = (self.value, self.limit) if self.comparison is Comparison.AT_MOST else (self.limit, self.value)
         if inner == 0.0:
             return math.inf
         return outer / inner

@@ -93,7 +93,9 @@ class NullCheck(Record):
     seconds: float = 0.0
 
 
-CheckSpec = Annotated[PromptLogprobs | GivenPrompt | MixedBatchRow | GroupedDecode | NullCheck, Field(discriminator="check")]
+CheckSpec = Annotated[
+    PromptLogprobs | GivenPrompt | MixedBatchRow | GroupedDecode | NullCheck, Field(discriminator="check")
+]
 
 
 class ProcessSpec(Record):
@@ -104,7 +106,7 @@ class ProcessSpec(Record):
         stand_ins: modules of `kit.standins` that replace what this profile's stack lacks.
     """
 
-    environment: dict[str, str] = {}
+    environment: dict[str, str] = Field(default_factory=dict)
     stand_ins: tuple[StandIn, ...] = ()
 
 

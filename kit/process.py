@@ -49,7 +49,9 @@ def end_descendants(seconds: float = 10.0) -> tuple[str, ...]:
                 ended.setdefault(child.pid, f"{child.pid} {child.name()}")
                 child.kill()
         if time.monotonic() > deadline:
-            return tuple(f"{text} (unkillable)" if pid in {c.pid for c in alive} else text for pid, text in ended.items())
+            return tuple(
+                f"{text} (unkillable)" if pid in {c.pid for c in alive} else text for pid, text in ended.items()
+            )
         time.sleep(0.05)
 
 

@@ -87,7 +87,7 @@ class EngineSettings(Record):
 
     dtype: Literal["float32", "bfloat16", "float16"]
     arguments: dict[str, JsonValue]
-    environment: dict[str, str] = {}
+    environment: dict[str, str] = Field(default_factory=dict)
 
 
 class KernelSettings(Record):
@@ -102,7 +102,7 @@ class KernelSettings(Record):
     libraries: tuple[Literal["triton"], ...]
     dtype: Literal["float16", "bfloat16"]
     interpreted: bool = False
-    environment: dict[str, str] = {}
+    environment: dict[str, str] = Field(default_factory=dict)
     selection: Literal["full", "interpreter"] = "full"
 
 
@@ -169,9 +169,7 @@ def find_profile(name: str, folder: Path | None = None) -> Profile:
         UsageFault: no such profile; the near matches are named.
     """
     profiles = load_profiles(folder)
-    labels = {
-        label.casefold(): profile for profile in profiles.values() for label in (profile.name, *profile.aliases)
-    }
+    labels = {label.casefold(): profile for profile in profiles.values() for label in (profile.name, *profile.aliases)}
     if found := labels.get(name.casefold()):
         return found
     raise unknown("profile", name, [label for p in profiles.values() for label in (p.name, *p.aliases)])

@@ -25,7 +25,7 @@ def check_given(spec: GivenPrompt, subject: SGLangSubject) -> CheckResult:
     prompts = [list(spec.tokens)]
     served = _served(subject, prompts, spec.adapter)
     result = _result(served, accuracy(served))
-    tokens: dict[str, JsonValue] = {"asked": prompts[0][1:], "answered": list(served.tokens)}
+    tokens: dict[str, JsonValue] = {"asked": [*prompts[0][1:]], "answered": [*served.tokens]}
     return CheckResult(result.measurements, {**tokens, **result.evidence})
 
 

@@ -3,11 +3,12 @@
 from collections.abc import Callable
 from pathlib import Path
 
+from pydantic import JsonValue
 from rich.console import Console
 
 from kit.host.container import as_command_line
 from kit.host.run import Prepared
-from kit.plan import Session, SGLangSession
+from kit.plan import KernelSession, NullSession, Session, SGLangSession
 
 
 def print_plan(prepared: Prepared, console: Console) -> None:
@@ -35,17 +36,22 @@ def print_plan(prepared: Prepared, console: Console) -> None:
             if case.session == session.id:
                 say(f"  {case.id}" + (f"  (skipped: {case.skip})" if case.skip else ""))
     say()
-    say(f"{len(plan.sessions)} sessions, {len(plan.cases)} cases, {sum(c.skip is not None for c in plan.cases)} skipped")
+    say(
+        f"{len(plan.sessions)} sessions, {len(plan.cases)} cases, {sum(c.skip is not None for c in plan.cases)} skipped"
+    )
 
 
 def _print_session(session: Session, say: Callable[[str], None]) -> None:
     spec = session.spec
-    if isinstance(spec, SGLangSession):
-        what = f"SGLang, {spec.model}, {spec.dtype}, adapters {', '.join(spec.adapters) or 'none'}"
-        settings = spec.engine
-    else:
-        what = f"kernels of {spec.library}, {spec.dtype}" + (", interpreted" if spec.interpreted else "")
-        settings = {}
+    settings: dict[str, JsonValue] = {}
+    match spec:
+        case SGLangSession():
+            what = f"SGLang, {spec.model}, {spec.dtype}, adapters {', '.join(spec.adapters) or 'none'}"
+            settings = spec.engine
+        case KernelSession():
+            what = f"kernels of {spec.library}, {spec.dtype}" + (", interpreted" if spec.interpreted else "")
+        case NullSession():
+            what = "nothing, a rehearsal"
     say(f"session {session.id}: {what}; limits {session.start_seconds:g} s to start, {session.case_seconds:g} s a case")
     for name, value in {**settings, **spec.environment}.items():
         say(f"  . {name} = {value}")

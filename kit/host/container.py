@@ -125,7 +125,9 @@ def device_nodes(spec: ContainerSpec, root: Path = Path("/")) -> list[str]:
         else:
             found = [str(path)] if path.exists() else []
         if not found:
-            raise EnvironmentFault(f"device {wanted} is not on this machine", "install the vendor's driver, or choose another profile")
+            raise EnvironmentFault(
+                f"device {wanted} is not on this machine", "install the vendor's driver, or choose another profile"
+            )
         nodes += found
     return nodes
 
@@ -141,5 +143,7 @@ def group_numbers(spec: ContainerSpec) -> list[str]:
         try:
             numbers.append(group if group.isdigit() else str(grp.getgrnam(group).gr_gid))
         except KeyError:
-            raise EnvironmentFault(f"group {group} does not exist on this machine", "install the vendor's driver packages") from None
+            raise EnvironmentFault(
+                f"group {group} does not exist on this machine", "install the vendor's driver packages"
+            ) from None
     return numbers

@@ -24,7 +24,9 @@ def claim(folder: Path) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if any(folder.iterdir()):
-            raise UsageFault(f"the output folder {folder} is not empty", "name another with --output; nothing was changed")
+            raise UsageFault(
+                f"the output folder {folder} is not empty", "name another with --output; nothing was changed"
+            )
         probe.write_bytes(b"\0" * 65_536)
         probe.unlink()
         (folder / "logs").mkdir()
@@ -33,7 +35,9 @@ def claim(folder: Path) -> Path:
     except OSError as error:
         probe.unlink(missing_ok=True) if error.errno == errno.ENOSPC else None
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise EnvironmentFault(f"the disk of {folder} is full", "free some space, or name another with --output") from None
+            raise EnvironmentFault(
+                f"the disk of {folder} is full", "free some space, or name another with --output"
+            ) from None
         raise UsageFault(
             f"the output folder {folder} cannot be written: {error.strerror}", "name another with --output"
         ) from None

@@ -18,7 +18,9 @@ class Ending:
 class Runtime(Protocol):
     """One worker, started once. `stop` may be called at any time, more than once, and never leaves anything running."""
 
-    name: Literal["docker", "local"]
+    @property
+    def name(self) -> Literal["docker", "local"]:
+        """Which kind it is."""
 
     def start(self) -> dict[str, str]:
         """Start the worker; gives facts about where it runs."""

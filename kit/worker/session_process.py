@@ -35,9 +35,7 @@ _LINE_BYTES = 4 * 1024 * 1024
 class SessionProcess:
     """Runs one session to its end and reports it; never raises for what the child does."""
 
-    def __init__(
-        self, plan: Plan, session: Session, folder: Path, assets: Path, scratch: Path, log: EventLog
-    ) -> None:
+    def __init__(self, plan: Plan, session: Session, folder: Path, assets: Path, scratch: Path, log: EventLog) -> None:
         self._session = session
         self._log = log
         self._log_path = folder / "logs" / f"{session.id}.log"

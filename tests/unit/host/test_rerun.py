@@ -50,7 +50,7 @@ def test_refused(red: Path, changes: dict[str, object], says: str) -> None:
 
 def test_a_green_run_has_nothing_to_rerun(tmp_path: Path) -> None:
     Staged().write(tmp_path / "run")
-    with pytest.raises(UsageFault, match="no case of .* was red"):
+    with pytest.raises(UsageFault, match=r"no case of .* was red"):
         prepare(Request(profile="cpu", rerun_failed=tmp_path / "run"))
 
 

@@ -38,7 +38,7 @@ def test_a_full_disk_is_the_machines_fault(tmp_path: Path, monkeypatch: pytest.M
         return real(Path("/dev/full"), data) if path.parent == tmp_path else real(path, data)
 
     monkeypatch.setattr(Path, "write_bytes", full)
-    with pytest.raises(EnvironmentFault, match="disk .* is full"):
+    with pytest.raises(EnvironmentFault, match=r"disk .* is full"):
         run_folder.claim(tmp_path)
     assert list(tmp_path.iterdir()) == []
 
