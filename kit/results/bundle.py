@@ -79,7 +79,7 @@ def _true_record(files: Mapping[str, bytes], folder: Path) -> StoredRun:
 def _clean(files: Mapping[str, bytes], run: StoredRun) -> dict[str, bytes]:
     """The files without user names and secrets, with reports and checksums made anew."""
     scrub = scrubber_for(files)
-    texts = {name: scrub(data) for name, data in files.items() if name not in (SUMS_FILE, SIGNATURE_FILE)}
+    texts = {name: scrub(data) for name, data in files.items() if name.endswith((".json", ".jsonl"))}
     for name in (PROFILE_FILE, WAIVERS_FILE):
         texts[PLAN_FILE] = texts[PLAN_FILE].replace(_digest(files[name]), _digest(texts[name]))
     told = parse_run(texts)
@@ -90,6 +90,7 @@ def _clean(files: Mapping[str, bytes], run: StoredRun) -> dict[str, bytes]:
     with tempfile.TemporaryDirectory(prefix="kit-bundle-") as place:
         for path in write_all(result, Path(place)):
             texts[path.name] = path.read_bytes()
+    texts |= {name: scrub(files[name]) for name in files.keys() - texts.keys() - {SUMS_FILE, SIGNATURE_FILE}}
     texts[SUMS_FILE] = sums_of(texts)
     return texts
 
@@ -119,40 +120,69 @@ def pack(files: Mapping[str, bytes], top: str, mtime: int) -> bytes:
 
 
 def unpack(path: Path) -> dict[str, bytes]:
-    """The files of a bundle by relative path. Nothing is written; only what `pack` makes is taken.
+    """The files of a bundle by relative path.
 
     Raises:
         UsageFault: unreadable, or not a bundle that kit made.
     """
-    import zstandard
-
-    def refused(why: str) -> UsageFault:
-        return UsageFault(f"{path} is not a bundle of kit: {why}", "name a results folder, or what 'kit bundle' wrote")
-
     try:
-        data = path.read_bytes()
-        if not data.startswith(_MAGIC):
-            raise refused("it is not compressed with zstd")
-        if not 0 < zstandard.frame_content_size(data) <= _MOST_BYTES:
-            raise refused(f"its size is not told, or above {_MOST_BYTES >> 30} GiB")
-        reader = zstandard.ZstdDecompressor().decompressobj()
-        plain = reader.decompress(data)
-        if not reader.eof or reader.unused_data:
-            raise refused("it is cut off, or something was added to its end")
-        with tarfile.open(fileobj=io.BytesIO(plain), mode="r:") as archive:
-            entries = archive.getmembers()
-            tops = {entry.name.partition("/")[0] for entry in entries}
-            if len(tops) != 1 or "" in tops or not all(entry.isfile() and "/" in entry.name for entry in entries):
-                raise refused("it holds something beside plain files in one folder")
-            top, mtime = tops.pop(), int(entries[0].mtime)
-            files = {entry.name.partition("/")[2]: _content(archive, entry) for entry in entries}
+        return unpack_bytes(path.read_bytes(), str(path))
     except OSError as error:
         raise UsageFault(f"{path}: cannot be read: {error.strerror}", "check the path and its permissions") from None
+
+
+def unpack_bytes(data: bytes, name: str) -> dict[str, bytes]:
+    """The files of a bundle by relative path. Nothing is written; only what `pack` makes is taken.
+
+    Args:
+        name: what the bundle is called in an error.
+
+    Raises:
+        UsageFault: not a bundle that kit made.
+    """
+    import zstandard
+
+    try:
+        plain = _decompressed(data)
+        files, top, mtime = _untar(plain)
+    except _NotOurs as error:
+        why = str(error)
     except (zstandard.ZstdError, tarfile.TarError, ValueError, EOFError) as error:
-        raise refused(f"it is damaged ({' '.join(str(error).split())[:80]})") from None
-    if _tar(files, top, mtime) != plain:
-        raise refused("its archive was changed, or was made by another program")
-    return files
+        why = f"it is damaged ({' '.join(str(error).split())[:80]})"
+    else:
+        if _tar(files, top, mtime) == plain:
+            return files
+        why = "its archive was changed, or was made by another program"
+    raise UsageFault(f"{name} is not a bundle of kit: {why}", "name a results folder, or what 'kit bundle' wrote")
+
+
+class _NotOurs(Exception):
+    """Why some bytes are no bundle, in one clause."""
+
+
+def _decompressed(data: bytes) -> bytes:
+    import zstandard
+
+    if not data.startswith(_MAGIC):
+        raise _NotOurs("it is not compressed with zstd")
+    if not 0 < zstandard.frame_content_size(data) <= _MOST_BYTES:
+        raise _NotOurs(f"its size is not told, or above {_MOST_BYTES >> 30} GiB")
+    reader = zstandard.ZstdDecompressor().decompressobj()
+    plain: bytes = reader.decompress(data)
+    if not reader.eof or reader.unused_data:
+        raise _NotOurs("it is cut off, or something was added to its end")
+    return plain
+
+
+def _untar(plain: bytes) -> tuple[dict[str, bytes], str, int]:
+    """The files, the name of the folder that they are in, and their time."""
+    with tarfile.open(fileobj=io.BytesIO(plain), mode="r:") as archive:
+        entries = archive.getmembers()
+        tops = {entry.name.partition("/")[0] for entry in entries}
+        if len(tops) != 1 or "" in tops or not all(entry.isfile() and "/" in entry.name for entry in entries):
+            raise _NotOurs("it holds something beside plain files in one folder")
+        files = {entry.name.partition("/")[2]: _content(archive, entry) for entry in entries}
+        return files, tops.pop(), int(entries[0].mtime)
 
 
 def _content(archive: tarfile.TarFile, entry: tarfile.TarInfo) -> bytes:

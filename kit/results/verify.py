@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from kit.errors import EnvironmentFault, ExitCode, UsageFault
+from kit.errors import EnvironmentFault, ExitCode, ReportFault, UsageFault
 from kit.host.planner import Selection, make_plan
 from kit.image import source_digest
 from kit.measurement import LimitSource, Measurement
@@ -145,7 +145,12 @@ def own_record(run: StoredRun, files: Mapping[str, bytes], notes: list[str]) -> 
 def _reports(derived: RunResult, files: Mapping[str, bytes]) -> Iterator[str]:
     """Every report, made again with this same kit, must be the same to the byte."""
     with tempfile.TemporaryDirectory(prefix="kit-verify-") as place:
-        for path in write_all(derived, Path(place)):
+        try:
+            expected = write_all(derived, Path(place))
+        except ReportFault as fault:
+            yield str(fault)
+            return
+        for path in expected:
             if path.name not in files:
                 yield f"{path.name} is missing"
             elif files[path.name] != path.read_bytes() and path.name != RESULT_FILE:

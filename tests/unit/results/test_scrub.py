@@ -19,6 +19,8 @@ SCRUB = Scrubber(["/data/people/annabel"], ["annabel"], ["s3cr3t-value-77"], [b"
         ('"/root"', '"~"'),
         ("/data/people/annabel/kit", "~/kit"),
         ("/mnt/home/annabel/kit", "/mnt/home/$USER/kit"),
+        ("PATH=/usr/bin:/home/ben/bin", "PATH=/usr/bin:~/bin"),
+        ("host:/home/ben/x file:///home/ben/y", "host:~/x file://~/y"),
         ("/scratch/annabel/run", "/scratch/$USER/run"),
         ("run by annabel on lab-7", "run by $USER on lab-7"),
         ("--token s3cr3t-value-77 now", "--token [removed] now"),
