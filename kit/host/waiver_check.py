@@ -71,7 +71,7 @@ def _broad(waiver: Waiver, cases: dict[str, tuple[str, list[str]]]) -> Iterator[
         whole |= len(own) > 1 and all(fnmatchcase(case, waiver.case) for case in own)
     if whole:
         yield Concern.OVER_BROAD, f"'{waiver.case}' excuses the whole battery {battery}"
-    if not waiver.architecture.strip("*?"):
-        yield Concern.OVER_BROAD, "it excuses every architecture"
+    if not waiver.architecture.strip("*?") and not (waiver.versions and waiver.expected):
+        yield Concern.OVER_BROAD, "it excuses every architecture, and versions and expected range do not narrow it"
     if not waiver.versions and (match := _VERSION.search(waiver.reason)):
         yield Concern.OVER_BROAD, f"its reason is about {match[0]}, and it has no [waiver.versions]"

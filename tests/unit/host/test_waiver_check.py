@@ -7,7 +7,7 @@ import pytest
 from kit.cli import main
 from kit.host.waiver_check import Concern, check_waivers
 from kit.profile import find_profile, load_profiles
-from kit.waiver import Waiver, Waivers, load_waivers
+from kit.waiver import Expected, Waiver, Waivers, load_waivers
 
 TODAY = date(2026, 12, 1)
 SOUND = {
@@ -58,8 +58,11 @@ def test_a_reason_about_one_version_needs_bounds() -> None:
     assert concerns(versions={}, reason="wrong on this chip, whatever the release") == {}
 
 
-def test_every_architecture_is_over_broad() -> None:
+def test_every_architecture_is_over_broad_unless_versions_and_a_range_narrow_it() -> None:
     assert "every architecture" in concerns(architecture="*")[Concern.OVER_BROAD]
+    known = (Expected(measurement="wrong_tokens", at_least=2, at_most=2),)
+    assert "every architecture" in concerns(architecture="*", versions={}, expected=known)[Concern.OVER_BROAD]
+    assert concerns(architecture="*", expected=known) == {}
 
 
 def test_the_waivers_of_this_kit_only_wait_for_their_batteries() -> None:
