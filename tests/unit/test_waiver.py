@@ -1,5 +1,6 @@
 """Waivers: what a file may say, which cases one covers, and until when."""
 
+import math
 from datetime import date, timedelta
 from pathlib import Path
 
@@ -8,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kit.errors import UsageFault
-from kit.waiver import Waiver, Waivers, load_waivers, software_facts
+from kit.measurement import Comparison, LimitSource, Measurement
+from kit.waiver import Expected, Waiver, Waivers, load_waivers, software_facts
 
 ENTRY = """
 [[waiver]]
@@ -198,3 +200,67 @@ def test_the_known_faults_of_rocm_10(case: str, name: str | None) -> None:
     assert shipped(case, "gfx942", "10.0.0") == name
     assert shipped(case, "gfx950", "10.0.0") is None
     assert shipped(case, "gfx942", "7.2.4") is None
+
+
+# The known failure in numbers.
+
+
+def outside(name: str, value: float) -> Measurement:
+    return Measurement(name=name, value=value, comparison=Comparison.AT_MOST, limit=0.01, source=LimitSource.PEER)
+
+
+@pytest.mark.parametrize(
+    ("expected", "value", "excused"),
+    [
+        ({"at_least": 0.1, "at_most": 0.5}, 0.1, True),
+        ({"at_least": 0.1, "at_most": 0.5}, 0.5, True),
+        ({"at_least": 0.1, "at_most": 0.5}, 0.0999, False),
+        ({"at_least": 0.1, "at_most": 0.5}, 0.51, False),
+        ({"at_least": 0.1, "at_most": 0.5}, math.nan, False),
+        ({"at_least": 0.1}, math.inf, True),
+        ({"at_most": 0.5}, 0.02, True),
+        ({"nan": True}, math.nan, True),
+        ({"nan": True}, 0.2, False),
+        ({"nan": True, "at_least": 0.1}, 0.2, True),
+    ],
+)
+def test_a_failure_outside_the_expected_range_is_another_failure(
+    expected: dict[str, object], value: float, excused: bool
+) -> None:
+    known = waiver(expected=[{"measurement": "max_abs_error"} | expected])
+    assert known.excuses([outside("max_abs_error", value)]) is excused
+
+
+def test_every_measurement_outside_its_limit_must_be_expected() -> None:
+    known = waiver(expected=[{"measurement": "max_abs_error", "at_least": 0.1}])
+    assert known.excuses([outside("max_abs_error", 0.2), outside("rms", 0.001)])
+    assert not known.excuses([outside("max_abs_error", 0.2), outside("rms", 0.2)])
+    assert not known.excuses([]), "a crash has no measurement"
+    assert waiver().excuses([]), "without a range every failure is covered"
+
+
+@pytest.mark.parametrize("wrong", [{}, {"at_least": 2, "at_most": 1}, {"at_leest": 1}])
+def test_a_range_that_says_nothing(tmp_path: Path, wrong: dict[str, object]) -> None:
+    text = ENTRY + '\n[[waiver.expected]]\nmeasurement = "x"\n' + "".join(f"{k} = {v}\n" for k, v in wrong.items())
+    with pytest.raises(UsageFault, match="expected"):
+        load(tmp_path, text)
+
+
+def test_a_range_is_read(tmp_path: Path) -> None:
+    text = ENTRY + '\n[[waiver.expected]]\nmeasurement = "max_abs_error"\nat_least = 1\nnan = true\n'
+    assert load(tmp_path, text).waiver[0].expected == (Expected(measurement="max_abs_error", at_least=1.0, nan=True),)
+
+
+def test_of_two_waivers_the_one_that_expects_it_counts() -> None:
+    narrow = waiver("narrow", expected=[{"measurement": "max_abs_error", "at_most": 0.1}])
+    wide = waiver("wide", expires=date(2027, 1, 1), expected=[{"measurement": "max_abs_error", "at_least": 0.1}])
+    waivers = Waivers(waiver=(narrow, wide))
+
+    def found(value: float) -> tuple[str, bool] | None:
+        case = "kernels/wave-grouped-decode/x"
+        match = waivers.find(case, "gfx942", ROCM10, date(2026, 12, 1), [outside("max_abs_error", value)])
+        return (match.waiver.id, match.excuses) if match else None
+
+    assert found(0.05) == ("narrow", True)
+    assert found(0.5) == ("wide", True)
+    assert found(math.nan) == ("narrow", False)

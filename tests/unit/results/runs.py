@@ -69,10 +69,10 @@ Measure = Callable[[Case], Sequence[Measurement]]
 
 @dataclass(frozen=True)
 class Staged:
-    """A run to be written: what is planned, and what each case measures; `None` as measure is a case that never ends."""
+    """A run to be written: what is planned, and what each case measures."""
 
     profile: Profile = field(default_factory=lambda: find_profile("cpu"))
-    selection: Selection = Selection()
+    selection: Selection = field(default_factory=Selection)
     measure: Measure = measured
     waivers: tuple[Waiver, ...] = ()
     mode: Mode = Mode.CI

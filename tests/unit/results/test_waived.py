@@ -9,6 +9,7 @@ from kit.events import (
     Trouble,
 )
 from kit.results.model import Mode, RunResult, Status
+from kit.waiver import Expected
 from tests.unit.results.streams import (
     KERNEL,
     LORA,
@@ -131,3 +132,19 @@ def test_no_waiver_covers_a_double_report_before_a_death() -> None:
     result = judged(plan({"s": [KERNEL]}), worker(session_events("s", cases, end=death("s"))), waivers=[waiver()])
     assert statuses(result) == ["crashed"]
     assert "reported 2 times" in result.cases[0].reason
+
+
+def test_another_failure_than_the_expected_one_is_not_covered() -> None:
+    expects = waiver().model_copy(
+        update={"expected": (Expected(measurement="max_abs_error", at_least=1.5, at_most=3.0),)}
+    )
+    case, result = one_case(2.0, waivers=[expects])
+    assert (case.status, result.exit_code) == (Status.WAIVED, ExitCode.CONFORMS)
+    case, result = one_case(20.0, waivers=[expects])
+    assert (case.status, result.exit_code) == (Status.FAILED, ExitCode.NOT_CONFORMING)
+    assert "not the failure that waiver known-fault expects" in case.reason
+    assert (case.waiver, result.waivers) == (None, ())
+    crash = worker(session_events("s", [CaseStarted(session="s", case=KERNEL)], end=death("s")))
+    assert statuses(judged(plan({"s": [KERNEL]}), crash, waivers=[expects])) == ["crashed"]
+    case, _ = one_case(0.1, waivers=[expects])
+    assert case.status is Status.UNEXPECTED_PASS
