@@ -9,6 +9,13 @@ shift 2
 "$venv/bin/ruff" format --check .
 "$venv/bin/mypy"
 
+# The report is tested in a real browser; its tests are skipped, and say so, where there is none.
+if ! command -v chromium >/dev/null && [ "$(id -u)" -eq 0 ] && command -v apt-get >/dev/null; then
+  export DEBIAN_FRONTEND=noninteractive
+  { apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core; } >/dev/null 2>&1 ||
+    echo "NO CHROMIUM: apt could not install it, so the report is NOT tested in a browser" >&2
+fi
+
 select=()
 if ! scripts/docker-engine.sh base "$base"; then
   select=(-m "not docker")

@@ -40,9 +40,15 @@ class Block:
 
 
 def blocks(evidence: Mapping[str, JsonValue]) -> tuple[Block, ...]:
-    """All evidence of a case; plots first."""
-    found = [_block(key, value) for key, value in evidence.items()]
-    return tuple(sorted(found, key=lambda block: block.plot is None))
+    """All evidence of a case: plots first, then what has one short value, in one piece, then the rest."""
+    short = {key: cell(value) for key, value in evidence.items() if not isinstance(value, (dict, list))}
+    short = {key: text for key, text in short.items() if len(text) <= _SHORT and "\n" not in text}
+    found = [_block(key, value) for key, value in evidence.items() if key not in short]
+    found.sort(key=lambda block: block.plot is None)
+    if short:
+        place = sum(block.plot is not None for block in found)
+        found.insert(place, Block("counts and values", header=tuple(short), rows=(tuple(short.values()),)))
+    return tuple(found)
 
 
 def _block(key: str, value: JsonValue) -> Block:

@@ -94,7 +94,7 @@ class Hints:
                 yield from (hint for word, hint in _ON_SIGNALS.items() if word in case.reason)
                 if exception := _EXCEPTION.search(case.reason):
                     yield (
-                        f"{exception[0]} is a Python exception, not the hardware: compare the versions above "
+                        f"{exception[0]} is a Python exception, not the hardware: compare the versions in this report "
                         "with the image's definition."
                     )
                 yield f"Read the end of {self._log(case)}: it holds the last words of the process."

@@ -156,7 +156,7 @@ def _decisive(case: CaseResult) -> str:
 
 
 def _reason(case: CaseResult) -> str:
-    return one_line(case.reason or case.status.value).rstrip(".")
+    return one_line(case.reason.removeprefix("not run: ") or case.status.value).rstrip(".")
 
 
 def _problem(result: RunResult, code: ExitCode) -> str:

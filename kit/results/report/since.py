@@ -7,6 +7,7 @@ from functools import cached_property
 
 from kit.measurement import Measurement
 from kit.results.model import CaseResult, RunResult, Status
+from kit.results.report.sentence import telling
 from kit.results.text import factor
 
 _LOST = 2.0
@@ -45,7 +46,8 @@ class Since:
         then = self._then.get(case.id)
         if then is None:
             return f"not known, as it was not part of run {self.title}"
-        margin = f" with margin {factor(then.worst.margin)}" if then.worst and then.worst.margin is not None else ""
+        found = telling(then)
+        margin = f" with margin {factor(found.margin)}" if found and found.margin is not None else ""
         if then.status is case.status:
             return f"{then.status} already in run {self.title}{margin}"
         return f"still {then.status} in run {self.title}{margin}; it changed after that"
@@ -63,7 +65,7 @@ class Since:
         changes = []
         for case in self.now.cases:
             then = self._then.get(case.id)
-            if then is not None and (then.status is not case.status or _shrank(then.worst, case.worst)):
+            if then is not None and (then.status is not case.status or _shrank(telling(then), telling(case))):
                 changes.append(Change(case.id, _told(then), _told(case)))
         present = {case.id for case in self.now.cases}
         changes += [Change(c.id, _told(c), "not planned") for c in self.before.cases if c.id not in present]
@@ -85,5 +87,5 @@ def _shrank(then: Measurement | None, now: Measurement | None) -> bool:
 
 
 def _told(case: CaseResult) -> str:
-    worst = case.worst
-    return case.status.value + (f", {worst.name} {factor(worst.margin)}" if worst and worst.margin is not None else "")
+    found = telling(case)
+    return case.status.value + (f", {found.name} {factor(found.margin)}" if found and found.margin is not None else "")

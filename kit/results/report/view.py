@@ -299,11 +299,8 @@ class View:
     @property
     def devices(self) -> tuple[str, ...]:
         """What the sessions saw as their device."""
-        seen = (
-            f"{s.facts['device']} ({s.facts.get('architecture', '?')})"
-            for s in self.result.sessions
-            if "device" in s.facts
-        )
+        known = [session.facts for session in self.result.sessions if "device" in session.facts]
+        seen = [f["device"] + (f" ({f['architecture']})" if "architecture" in f else "") for f in known]
         return tuple(dict.fromkeys(seen))
 
     @property
