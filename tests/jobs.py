@@ -18,6 +18,9 @@ from lxml import etree
 from kit.events import AnyEvent, EventReader
 from kit.plan import Plan
 from kit.results.model import RunResult, load_result
+from kit.results.stored import parse_run
+from kit.results.sums import faults_in_sums, read_folder
+from kit.results.verify import own_record
 
 
 def kit(*arguments: str, timeout: float = 600, **environment: str) -> "subprocess.CompletedProcess[str]":
@@ -93,7 +96,13 @@ class Outcome:
 
 
 def outcome(folder: Path, code: int, text: str) -> Outcome:
-    """Read a results folder. JUnit, result and plan must tell of the same cases, for junitparser and for lxml."""
+    """Read a results folder. JUnit, result and plan must tell of the same cases, for junitparser and for lxml.
+
+    Its checksums must hold, and its result must follow again from its events, as `kit verify` demands of every run.
+    """
+    files = read_folder(folder)
+    assert list(faults_in_sums(files)) == []
+    assert list(own_record(parse_run(files), files, [])) == []
     plan = Plan.model_validate_json((folder / "plan.json").read_bytes())
     result = load_result(folder / "result.json")
     assert json.loads((folder / "result.json").read_text())["exit_code"] == code, text

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kit.events import AnyEvent
+from kit.events import AnyEvent, parse_lines
 from kit.host.runtime import Runtime
 from kit.host.supervisor import Observed, StopRequest, supervise
 from kit.plan import Case, NullCheck, NullSession, Plan, Session
@@ -66,10 +66,12 @@ def rehearse(
     stop: StopRequest | None = None,
     on_event: Callable[[AnyEvent], None] = lambda event: None,
 ) -> Rehearsal:
-    """Supervise the plan and judge what was seen."""
+    """Supervise the plan and judge what was seen; the files must tell the same, since `kit verify` judges by them."""
     seen = Observed()
     started = time.time()
     supervise(plan, runtime, folder, stop or StopRequest(), on_event, seen)
+    assert told_in(folder / "events.jsonl") == (as_text(seen.worker), seen.damaged)
+    assert told_in(folder / "host.jsonl") == (as_text(seen.host), 0)
     result = judge(
         plan,
         find_profile("cpu"),
@@ -84,6 +86,17 @@ def rehearse(
     )
     assert [case.id for case in result.cases] == [case.id for case in plan.cases]
     return Rehearsal(result, seen)
+
+
+def told_in(path: Path) -> tuple[list[str], int]:
+    """The events of a file, and how many lines of it were none."""
+    events, damaged = parse_lines(path.read_bytes().split(b"\n") if path.exists() else [])
+    return as_text(events), damaged
+
+
+def as_text(events: list[AnyEvent]) -> list[str]:
+    """Events in a form in which NaN is equal to NaN."""
+    return [event.model_dump_json() for event in events]
 
 
 def write_plan(plan: Plan, folder: Path) -> Path:

@@ -34,5 +34,5 @@ def test_version_1() -> None:
     assert not difference_of(bundle, bundle).worse
     told = verify(bundle, "cpu")
     assert any("the mandatory case kernels/" in text for text in told.refusals), "it is one battery of the profile"
-    with pytest.raises(UsageFault, match="no case of .* was red"):
+    with pytest.raises(UsageFault, match=r"no case of .* was red"):
         prepare(Request(profile="cpu", rerun_failed=bundle))
