@@ -12,7 +12,7 @@ from kit.measurement import Comparison, LimitSource, Measurement
 from kit.results.bundle import make_bundle
 from kit.results.diff import compare
 from kit.results.diff_text import summary, to_html, to_text
-from kit.results.model import RunResult, Status
+from kit.results.model import RunResult, Status, load_result
 from tests.unit.results.runs import Staged, measured
 from tests.unit.results.streams import KERNEL, LORA, MIXED, error_of
 from tests.unit.results.test_junit import a_case, a_result
@@ -131,7 +131,8 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: py
     with pytest.raises(SystemExit) as end:
         main()
     assert end.value.code == 1
-    assert "WORSE: 14 lost margins" in capsys.readouterr().out
+    cases = len(load_result(tmp_path / "b" / "result.json").cases)
+    assert f"WORSE: {cases} lost margins" in capsys.readouterr().out
     told = json.loads((tmp_path / "d.json").read_text())
     assert (told["after"]["run_id"], len(told["lost_margins"])) == ("later", 14)
     assert "<h2>lost margins (14)</h2>" in (tmp_path / "d.html").read_text()
