@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol, TypeVar
 
-from kit.errors import EnvironmentFault, KitError, UsageFault
+from kit.errors import EnvironmentFault, ImageFault, KitError, UsageFault
 from kit.events import AnyEvent, EventLog, RuntimeEnded, Trouble
 from kit.faults.catalogue import parse_fault
 from kit.host import assets, run_folder
@@ -142,6 +142,8 @@ def execute(prepared: Prepared, stop: StopRequest, display: Display) -> Finished
     """
     started = time.time()
     client, why = _engine(prepared.runtime)
+    if client is None and prepared.mode is Mode.QUALIFY:
+        raise EnvironmentFault(f"mode qualify needs the pinned image, and {why}", "start an engine, or use --mode ci")
     display.line(f"runtime: {'docker' if client else 'local'} ({why})")
     image_facts = {"definition": f"{prepared.image.name} {prepared.image.version}"}
     image_id = ""
@@ -149,6 +151,11 @@ def execute(prepared: Prepared, stop: StopRequest, display: Display) -> Finished
         from kit.host.image_build import check_image
 
         built = check_image(client, prepared.image)
+        if prepared.mode is Mode.QUALIFY and not built.base_is_pinned:
+            raise ImageFault(
+                f"image {built.tag} stands on another base than the pinned one of its definition, which qualify needs",
+                f"run '{prepared.image.build_command}' without --base",
+            )
         image_id = built.id
         image_facts |= {"id": built.id, "tag": built.tag} | built.labels
     assets_folder, files = assets.prepare(models_of(prepared.plan))
