@@ -120,13 +120,17 @@ class Page:
 
     def open(self, path: Path, fragment: str = "") -> float:
         """Load a file and wait until it is laid out and painted; gives the seconds that this took."""
-        self.events.clear()
         start = time.monotonic()
+        self.load(path, fragment)
+        self.run("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+        return time.monotonic() - start
+
+    def load(self, path: Path, fragment: str = "") -> None:
+        """Load a file, without any script of the tests in it."""
+        self.events.clear()
         self.send("Page.navigate", url=path.resolve().as_uri() + fragment)
         while not any(event.get("method") == "Page.loadEventFired" for event in self.events):
             self.events.append(self._receive())
-        self.run("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
-        return time.monotonic() - start
 
     def run(self, script: str) -> Any:
         """The value of a JavaScript expression."""

@@ -117,8 +117,7 @@ def test_the_keyboard_reaches_the_cases(tmp_path: Path, page: Page) -> None:
 
 def test_without_script_everything_can_be_read(tmp_path: Path, page: Page) -> None:
     page.send("Emulation.setScriptExecutionDisabled", value=True)
-    path = write(tmp_path, red())
-    page.send("Page.navigate", url=path.as_uri())
+    page.load(write(tmp_path, red()))
     tree = page.send("DOM.getDocument", depth=0)["root"]["nodeId"]
     found = page.send("DOM.querySelector", nodeId=tree, selector="#filter[hidden]")
     assert found["nodeId"] != 0
