@@ -20,12 +20,21 @@ from kit.plan import Plan, SGLangSession
 from kit.profile import Profile, find_profile
 from kit.results.bundle import read_run
 from kit.results.environment import environment_of
-from kit.results.files import JUNIT_FILE, RESULT_FILE, write_all
+from kit.results.files import JUNIT_FILE, write_all
 from kit.results.junit_read import read_junit
 from kit.results.model import Mode, RunResult
 from kit.results.record import differences
 from kit.results.signature import is_whole, made_by_some_key, signer_of
-from kit.results.stored import PROFILE_FILE, WAIVERS_FILE, DamagedRun, StoredRun, parse_run
+from kit.results.stored import (
+    ENVIRONMENT_FILE,
+    PLAN_FILE,
+    PROFILE_FILE,
+    WAIVERS_FILE,
+    DamagedRun,
+    StoredRun,
+    as_json,
+    parse_run,
+)
 from kit.results.sums import SIGNATURE_FILE, SUMS_FILE, faults_in_sums
 
 _PEER_NOTE = re.compile(r"(?P<factor>[\d.]+) × peer (?P<peer>[\d.e+-]+) \+ floor (?P<floor>[\d.e+-]+)")
@@ -127,6 +136,11 @@ def own_record(run: StoredRun, files: Mapping[str, bytes], notes: list[str]) -> 
     yield from differences(run.result, derived, exact)
     if exact:
         yield from _reports(derived, files)
+        told = {PLAN_FILE: run.plan, PROFILE_FILE: run.profile, WAIVERS_FILE: run.waivers}
+        told |= {ENVIRONMENT_FILE: run.environment}
+        yield from (
+            f"{name} is not as kit writes it" for name, record in told.items() if files[name] != as_json(record)
+        )
     else:
         notes.append("another version of kit made this: its wording and its HTML report were checked by checksum only")
         if JUNIT_FILE not in files:
@@ -153,7 +167,7 @@ def _reports(derived: RunResult, files: Mapping[str, bytes]) -> Iterator[str]:
         for path in expected:
             if path.name not in files:
                 yield f"{path.name} is missing"
-            elif files[path.name] != path.read_bytes() and path.name != RESULT_FILE:
+            elif files[path.name] != path.read_bytes():
                 yield f"{path.name} does not follow from the events"
 
 

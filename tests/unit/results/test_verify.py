@@ -213,6 +213,18 @@ EDITS: dict[str, tuple[Callable[[Path], None], str]] = {
         lambda f: edit(f / "environment.json", lambda d: d["gpu"].update(device="H200")),  # type: ignore[attr-defined]
         "environment.json does not follow from result.json",
     ),
+    "a key given twice, for readers that take the first": (
+        lambda f: (
+            (f / "result.json").write_text((f / "result.json").read_text().replace("{", '{"exit_code": 0,', 1)) and None
+        ),
+        "result.json does not follow from the events",
+    ),
+    "a key given twice in the plan": (
+        lambda f: (
+            (f / "plan.json").write_text((f / "plan.json").read_text().replace("{", '{"mode": "qualify",', 1)) and None
+        ),
+        "plan.json is not as kit writes it",
+    ),
     "a warning removed from an injected fault": (
         lambda f: edit(f / "plan.json", lambda d: d.update(faults=[{"name": "adapter-scaling", "strength": 1.1}])),
         "warnings",
