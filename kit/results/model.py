@@ -156,6 +156,10 @@ def exit_code_of(mode: Mode, cases: Sequence[CaseResult], problems: Sequence[Pro
     return next((code for code in order if code in codes), ExitCode.CONFORMS)
 
 
+Instant = Annotated[float, Field(ge=0, le=253_402_300_799)]
+"""Seconds since the epoch (UTC), up to the end of the year 9999, which every calendar can show."""
+
+
 class RunResult(Record):
     """One run, complete: every planned case is in `cases`, in the order of the plan.
 
@@ -189,8 +193,8 @@ class RunResult(Record):
     problems: tuple[Problem, ...] = ()
     warnings: tuple[str, ...] = ()
     damaged_lines: int = Field(default=0, ge=0)
-    started: float
-    finished: float
+    started: Instant
+    finished: Instant
     interrupted: bool = False
     exit_code: ExitCode
 

@@ -24,8 +24,10 @@ class _WithNotFinite(GenerateJsonSchema):
     """JSON has no NaN: kit writes it, and infinity, as text."""
 
     def float_schema(self, schema: core_schema.FloatSchema) -> JsonSchemaValue:
-        """A number, or the text of one that is not finite."""
-        return {"anyOf": [{"type": "number"}, {"enum": ["NaN", "Infinity", "-Infinity"]}]}
+        """A number; or, unless it is bounded, the text of one that is not finite."""
+        number = super().float_schema(schema)
+        bounded = len(number) > 1
+        return number if bounded else {"anyOf": [number, {"enum": ["NaN", "Infinity", "-Infinity"]}]}
 
     def generate(self, schema: core_schema.CoreSchema, mode: JsonSchemaMode = "validation") -> JsonSchemaValue:
         """With its dialect."""

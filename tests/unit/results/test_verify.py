@@ -365,3 +365,11 @@ def test_sums_are_checked_byte_for_byte(green: Path) -> None:
     reseal(green)
     sums.write_bytes(sums.read_bytes() + b"\n")
     assert "is not as kit writes it" in text(verify(green))
+
+
+@pytest.mark.parametrize("when", [-1, 1e308, float("nan"), "Infinity", 10**30])
+@pytest.mark.parametrize("key", ["started", "finished"])
+def test_a_time_that_no_calendar_has_is_refused_in_one_line(green: Path, key: str, when: object) -> None:
+    edit(green / "result.json", lambda d: d.update({key: when}))
+    reseal(green)
+    assert f"result.json does not fit its schema: {key}" in text(verify(green))
