@@ -1,4 +1,4 @@
-"""Makes the small JSON of docs/results from a result.json: what was measured, against which limit, with which versions; no evidence, no paths.
+"""Makes the small JSON of docs/results from a result.json: values, limits and versions; no evidence, no paths.
 
 scripts/small_result.py RESULT.JSON OUTPUT.JSON
 """
