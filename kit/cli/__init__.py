@@ -6,7 +6,7 @@ from typing import NoReturn
 
 import typer
 
-from kit.cli import bundle, diff, images, profiles, report, run, schema, verify, waivers
+from kit.cli import assets, bundle, diff, images, profiles, report, run, schema, verify, waivers
 from kit.errors import ExitCode, KitError
 
 app = typer.Typer(
@@ -24,6 +24,7 @@ app.command("diff")(diff.diff)
 app.command("schema")(schema.schema)
 app.add_typer(profiles.app, name="profiles", help="List and show hardware profiles.")
 app.add_typer(waivers.app, name="waivers", help="Check the waivers.")
+app.add_typer(assets.app, name="assets", help="List, lock, fetch and verify the pinned models and reference data.")
 app.add_typer(images.app, name="images", help="List, lock and build the pinned images.")
 
 

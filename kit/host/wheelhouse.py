@@ -52,7 +52,7 @@ def fetch_wheels(definition: ImageDefinition) -> Wheelhouse:
     """
     pins = read_lock(definition)
     folder = wheelhouse_folder(definition)
-    with _disk_faults(folder):
+    with disk_faults(folder):
         folder.mkdir(parents=True, exist_ok=True)
         _borrow(folder, pins)
         present = _verified(folder, pins)
@@ -119,11 +119,12 @@ def _download(definition: ImageDefinition, missing: Sequence[Pin], folder: Path)
 
 
 @contextmanager
-def _disk_faults(folder: Path) -> Iterator[None]:
+def disk_faults(folder: Path) -> Iterator[None]:
+    """Turn what goes wrong with a folder of the cache into an `EnvironmentFault`."""
     try:
         yield
     except OSError as error:
-        if error.errno == errno.ENOSPC:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise EnvironmentFault(
                 f"the disk of {folder} is full", "free space, or set KIT_CACHE to another folder"
             ) from None
