@@ -99,6 +99,13 @@ def test_a_run_without_its_end_is_not_packed(folder: Path) -> None:
         make_bundle(folder)
 
 
+def test_a_run_without_its_plan_is_not_packed(folder: Path) -> None:
+    (folder / "plan.json").unlink()
+    reseal(folder)
+    with pytest.raises(UsageFault, match=r"plan\.json"):
+        make_bundle(folder)
+
+
 def test_an_output_that_cannot_be_written(folder: Path) -> None:
     with pytest.raises(UsageFault, match="cannot be written"):
         make_bundle(folder, folder / "absent" / "x.tar.zst")
