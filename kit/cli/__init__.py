@@ -15,6 +15,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # plain help: importing rich's Markdown would double the start of every command
 )
 app.command("run")(run.run)
 app.command("report")(report.report)
