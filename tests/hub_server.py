@@ -22,12 +22,13 @@ _CDN = re.compile(r"/cdn/([0-9a-f]{64})")
 
 @dataclass(frozen=True)
 class Seen:
-    """One request: method, path without query, and two of its headers."""
+    """One request: method, path without query, and three of its headers."""
 
     method: str
     path: str
     range: str | None
     authorization: str | None
+    encoding: str | None
 
 
 @dataclass
@@ -129,7 +130,8 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         path = unquote(urlsplit(self.path).path)
         authorization = self.headers.get("Authorization")
-        self.state.seen.append(Seen(self.command, path, self.headers.get("Range"), authorization))
+        encoding = self.headers.get("Accept-Encoding")
+        self.state.seen.append(Seen(self.command, path, self.headers.get("Range"), authorization, encoding))
         if self.state.status or (self.state.down and self.state.broken):
             return self._answer(self.state.status or 503, self.state.body)
         if match := _CDN.fullmatch(path):

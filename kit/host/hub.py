@@ -17,6 +17,7 @@ import httpx
 from huggingface_hub import HfApi, hf_hub_url
 from huggingface_hub.errors import (
     EntryNotFoundError,
+    GatedRepoError,
     HfHubHTTPError,
     OfflineModeIsEnabled,
     RepositoryNotFoundError,
@@ -172,14 +173,18 @@ class Hub:
             return ImageFault(f"{where} has no revision '{revision}'", lock_again)
         if isinstance(error, EntryNotFoundError):
             return ImageFault(f"{where} has no file {path} at revision {revision}", lock_again)
-        if status in _REFUSED or (isinstance(error, RepositoryNotFoundError) and asset.gated):
-            token = f"the token in {TOKEN_VARIABLE} has no access" if self._token else f"{TOKEN_VARIABLE} is not set"
+        asked = f"with the token in {TOKEN_VARIABLE}" if self._token else f"without {TOKEN_VARIABLE}"
+        refused = status in _REFUSED or isinstance(error, RepositoryNotFoundError)
+        if isinstance(error, GatedRepoError) or (refused and asset.gated):
             return ImageFault(
-                f"the hub does not give {where} ({status}): {token}",
+                f"{where} is gated, and the hub does not give it {asked} ({status})",
                 f"accept the licence on the page of {asset.repository} and set {TOKEN_VARIABLE} to a token of that account",
             )
-        if isinstance(error, RepositoryNotFoundError):
-            return ImageFault(f"the hub knows no {where}", "correct profiles/assets.toml")
+        if refused:
+            return ImageFault(
+                f"the hub knows no {where}, or does not show it {asked} ({status})",
+                f"correct profiles/assets.toml, or set {TOKEN_VARIABLE} to a token that may see it",
+            )
         return EnvironmentFault(f"the hub answers {status} for {where}", "try again later")
 
 

@@ -15,7 +15,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from kit.asset import Asset, load_assets
+from kit.asset import Asset, PinnedFile, load_assets
 from kit.errors import EnvironmentFault, ExitCode, ImageFault, KitError, UsageFault
 from kit.host import asset_fetch
 from kit.host.asset_cache import (
@@ -255,8 +255,11 @@ def test_an_interrupted_download_goes_on_where_it_stopped(stage: Stage) -> None:
     stage.hub.seen.clear()
     stage.fetch()
     assert contents(place.files) == WANTED
-    digest = sha256(FILES[BIG])
-    assert [seen.range for seen in stage.hub.contents(digest)] == [f"bytes={2 * BLOCK}-"]
+    [seen] = stage.hub.contents(sha256(FILES[BIG]))
+    assert (seen.range, seen.encoding) == (
+        f"bytes={2 * BLOCK}-",
+        "identity",
+    )  # a position in compressed bytes means nothing
 
 
 def test_a_cut_within_one_fetch_goes_on_by_itself(stage: Stage) -> None:
@@ -334,12 +337,28 @@ def test_a_file_that_is_not_the_locked_one_is_refused_and_named(
     assert contents(place.files) == WANTED
 
 
+def test_a_hub_that_sends_without_end_fills_no_disk(stage: Stage) -> None:
+    stage.lock()
+    path = "model-00002.safetensors"
+    stage.model.served[path] = FILES[path] + bytes(3 * BLOCK)
+    grown: list[int] = []
+
+    class Watching(Silent):
+        def advance(self, file: PinnedFile, count: int) -> None:
+            if file.path == path:
+                grown.append(count)
+
+    with pytest.raises(ImageFault, match="another size"):
+        fetch_asset(stage.asset, partial(Hub, stage.hub.url), Watching())
+    assert sum(count for count in grown if count > 0) <= len(FILES[path])
+
+
 @pytest.mark.parametrize("token", ["", TOKEN])
 def test_a_gated_asset_says_to_accept_the_licence(stage: Stage, token: str, monkeypatch: pytest.MonkeyPatch) -> None:
     stage.lock()
     monkeypatch.setenv("HF_TOKEN", token)
     stage.model.token = "hf_" + "another" * 5
-    words = "the token in HF_TOKEN has no access" if token else "HF_TOKEN is not set"
+    words = "does not give it with the token in HF_TOKEN (403)" if token else "does not give it without HF_TOKEN (401)"
     refused(stage.fetch, ImageFault, ExitCode.IMAGE, words, "accept the licence", "set HF_TOKEN", "someone/Tiny")
 
 
