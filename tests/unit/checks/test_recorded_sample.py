@@ -82,7 +82,7 @@ def test_a_file_that_would_run_code_is_refused_and_runs_none(tmp_path: Path, leg
 
 def test_a_plain_pickle_and_numpy_objects_are_refused(tmp_path: Path) -> None:
     path = tmp_path / SAMPLE_FILE
-    path.write_bytes(pickle.dumps(Path("/")))
+    path.write_bytes(pickle.dumps(Path("/"), protocol=2))
     refused(path, "could run code")
     refused(saved(tmp_path, training_logprobs=np.array(TRAINING)), "could run code")
 
