@@ -33,17 +33,33 @@ _VERDICTS = {
 _ASCII = str.maketrans({"×": "x", "²": "^2", "½": "1/2", "Δ": "d", "…": "~", "·": "-"})
 
 
-def verdict_line(result: RunResult) -> str:
-    """One line: the verdict, its exit code, and how many cases have each status."""
+def verdict_line(result: RunResult, lost: ExitCode | None = None) -> str:
+    """One line: the verdict, its exit code, and how many cases have each status.
+
+    Args:
+        lost: the exit code of a run whose reports could not be written; its verdict is then on record nowhere.
+    """
     counts = result.counts
     parts = [f"{counts[status]} {status}" for status in Status if counts[status]]
     if result.problems:
         parts.append(f"{len(result.problems)} problem{'s' if len(result.problems) > 1 else ''} of the run")
-    return f"{_VERDICTS[result.exit_code]} (exit code {result.exit_code:d}): {', '.join(parts) or 'no case'}"
+    code = result.exit_code if lost is None else lost
+    verdict = _VERDICTS[result.exit_code] if lost is None else "REPORTS LOST"
+    return f"{verdict} (exit code {code:d}): {', '.join(parts) or 'no case'}"
 
 
-def print_result(result: RunResult, console: Console, files: Sequence[Path] = ()) -> None:
-    """Print `result` and the names of the reports in `files`. Fits 80 columns; no colour unless on a terminal."""
+def print_result(
+    result: RunResult,
+    console: Console,
+    files: Sequence[Path] = (),
+    lost: str | None = None,
+    lost_code: ExitCode = ExitCode.ENVIRONMENT,
+) -> None:
+    """Print `result` and the names of the reports in `files`. Fits 80 columns; no colour unless on a terminal.
+
+    Args:
+        lost: why reports could not be written. The run then ends with `lost_code`, whatever its cases say.
+    """
     rows = _rows(result.cases)
     if rows:
         console.print(_table(rows, console))
@@ -68,8 +84,11 @@ def print_result(result: RunResult, console: Console, files: Sequence[Path] = ()
             _say(console, "  -", text, "", mark=" ")
     for path in files:
         _say(console, "written", str(path), "", wrap=False)
-    style = "bold green" if result.exit_code is ExitCode.CONFORMS else "bold red"
-    console.print(Text(_fit(console, verdict_line(result)), style=style))
+    if lost is not None:
+        _say(console, "reports lost", lost, "bold red")
+    style = "bold green" if result.exit_code is ExitCode.CONFORMS and lost is None else "bold red"
+    line = verdict_line(result, lost_code if lost is not None else None)
+    console.print(Text(_fit(console, line), style=style))
 
 
 def _rows(cases: Sequence[CaseResult]) -> Sequence[CaseResult]:

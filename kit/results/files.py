@@ -41,21 +41,26 @@ def write_atomically(path: Path, data: bytes) -> None:
         os.close(folder)
 
 
-def write_all(result: RunResult, folder: Path) -> tuple[Path, ...]:
-    """Write ``result.json``, ``junit.xml`` and ``report.html`` into `folder`; gives their paths.
+def write_all(result: RunResult, folder: Path, keep: bool = False) -> tuple[Path, ...]:
+    """Write ``junit.xml``, ``result.json`` and ``report.html`` into `folder`, in the order of their weight; gives their paths.
+
+    Args:
+        keep: leave alone what is there; only what was written is given.
 
     Raises:
         EnvironmentFault: one or more could not be written; what could be written was, and the line names the rest.
         ReportFault: one could not be made; the others were.
     """
     reports: tuple[tuple[str, Callable[[], bytes]], ...] = (
-        (RESULT_FILE, result.to_json),
         (JUNIT_FILE, lambda: to_junit(result)),
+        (RESULT_FILE, result.to_json),
         (REPORT_FILE, lambda: _to_html(result)),
     )
     written: list[Path] = []
     lost: dict[str, Exception] = {}
     for name, render in reports:
+        if keep and (folder / name).exists():
+            continue
         try:
             write_atomically(folder / name, render())
             written.append(folder / name)
@@ -85,7 +90,8 @@ def _fault_of(lost: dict[str, Exception], folder: Path) -> KitError:
     why = "the disk is full" if full else first.strerror or str(first)
     return EnvironmentFault(
         f"{_listed(lost)} could not be written to {folder}: {why}",
-        "free some space and run again" if full else "check the folder and its permissions, and run again",
+        ("free some space" if full else "check the folder and its permissions")
+        + "; 'kit report FOLDER' then makes what a run left out",
     )
 
 

@@ -156,7 +156,8 @@ def exit_code_of(mode: Mode, cases: Sequence[CaseResult], problems: Sequence[Pro
     return next((code for code in order if code in codes), ExitCode.CONFORMS)
 
 
-Instant = Annotated[float, Field(ge=0, le=253_402_300_799)]
+LAST_INSTANT: Final = 253_402_300_799.0
+Instant = Annotated[float, Field(ge=0, le=LAST_INSTANT)]
 """Seconds since the epoch (UTC), up to the end of the year 9999, which every calendar can show."""
 
 

@@ -1,6 +1,7 @@
 """A run as its results folder tells it, read back; and its result derived again from plan, events and waivers."""
 
 import datetime
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +16,7 @@ from kit.plan import Plan
 from kit.profile import Profile
 from kit.results.environment import Environment
 from kit.results.files import RESULT_FILE
-from kit.results.model import RunResult
+from kit.results.model import LAST_INSTANT, Mode, RunResult
 from kit.results.verdict import judge
 from kit.waiver import Waivers
 
@@ -98,8 +99,7 @@ def parse_run(files: Mapping[str, bytes]) -> StoredRun:
     host, damaged_host = parse_lines(files.get(HOST_FILE, b"").split(b"\n"))
     if damaged_host:
         faults.append(f"{HOST_FILE}: {damaged_host} lines are no event of kit")
-    if plan and profile and plan.profile != profile.name:
-        faults.append(f"{PLAN_FILE} is for profile {plan.profile}, {PROFILE_FILE} is {profile.name}")
+    faults += _of_another_profile(plan, profile)
     if faults or not (plan and profile and waivers and environment and result):
         raise DamagedRun(faults)
     return StoredRun(plan, profile, waivers, environment, result, tuple(worker), tuple(host), damaged)
@@ -116,6 +116,48 @@ def read_result(files: Mapping[str, bytes], name: str) -> RunResult:
     if result is None:
         raise DamagedRun([f"{name}: {fault}" for fault in faults])
     return result
+
+
+def derive_result(files: Mapping[str, bytes]) -> RunResult:
+    """The result of a run that left none, since kit was killed or the disk was full: from its plan and its events.
+
+    What only ``result.json`` told, facts of image and host, is left out; begin and end are those of the events.
+
+    Raises:
+        DamagedRun: plan, profile or waivers are missing, damaged, or not of one run.
+    """
+    faults: list[str] = []
+    plan = _parsed(files, PLAN_FILE, Plan, faults)
+    profile = _parsed(files, PROFILE_FILE, Profile, faults)
+    waivers = _parsed(files, WAIVERS_FILE, Waivers, faults)
+    faults += _of_another_profile(plan, profile)
+    if faults or not (plan and profile and waivers):
+        raise DamagedRun(faults)
+    for name, digest in plan.inputs.items():
+        if hashlib.sha256(files.get(name, b"")).hexdigest() != digest:
+            raise DamagedRun([f"{name} is not the one that the run was planned with"])
+    worker, damaged = parse_lines(files.get(EVENTS_FILE, b"").split(b"\n"))
+    host, damaged_host = parse_lines(files.get(HOST_FILE, b"").split(b"\n"))
+    times = [event.at for event in (*worker, *host) if 0 <= event.at <= LAST_INSTANT]
+    finished = max(times, default=0.0)
+    return judge(
+        plan,
+        profile,
+        mode=Mode(plan.mode),
+        worker_events=worker,
+        host_events=host,
+        waivers=waivers,
+        today=day_of(finished),
+        started=min(times, default=0.0),
+        finished=finished,
+        damaged=damaged + damaged_host,
+    )
+
+
+def _of_another_profile(plan: Plan | None, profile: Profile | None) -> list[str]:
+    if plan and profile and plan.profile != profile.name:
+        return [f"{PLAN_FILE} is for profile {plan.profile}, {PROFILE_FILE} is {profile.name}"]
+    return []
 
 
 def _parsed(files: Mapping[str, bytes], name: str, model: type[Model], faults: list[str]) -> Model | None:

@@ -112,3 +112,14 @@ def test_no_case_at_all() -> None:
     text = shown(judged(plan({}), worker()))
     assert "problem: no case was planned" in text
     assert text.splitlines()[-1] == "INCOMPLETE (exit code 5): 1 problem of the run"
+
+
+@pytest.mark.parametrize("value", [0.5, 2.0])
+def test_lost_reports_are_the_verdict_and_its_exit_code(value: float) -> None:
+    stream = io.StringIO()
+    _, result = one_case(value)
+    print_result(result, Console(file=stream, width=80), lost="junit.xml could not be written: the disk is full")
+    text = stream.getvalue()
+    assert text.splitlines()[-1].startswith("REPORTS LOST (exit code 3): 1 ")
+    assert "the disk is full" in text
+    assert "CONFORM" not in text and text.count("exit code") == 1

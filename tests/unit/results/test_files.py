@@ -12,7 +12,7 @@ from kit.results.files import write_all, write_atomically
 from kit.results.model import RunResult, load_result
 from tests.unit.results.streams import one_case
 
-REPORTS = ("result.json", "junit.xml", "report.html")
+REPORTS = ("junit.xml", "result.json", "report.html")
 
 
 def names(folder: Path) -> list[str]:
@@ -66,7 +66,7 @@ def test_a_full_disk_is_one_line_and_leaves_the_old_file(tmp_path: Path, monkeyp
     with pytest.raises(EnvironmentFault) as fault:
         write_all(result, tmp_path)
     line = str(fault.value)
-    assert "result.json, junit.xml and report.html" in line and "the disk is full" in line and "\n" not in line
+    assert "junit.xml, result.json and report.html" in line and "the disk is full" in line and "\n" not in line
     assert names(tmp_path) == ["junit.xml"]
     assert (tmp_path / "junit.xml").read_bytes() == b"old"
 
@@ -83,3 +83,27 @@ def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
     write_atomically(path, b"short")
     assert path.read_bytes() == b"short"
     assert names(tmp_path) == ["report"]
+
+
+def test_what_is_there_may_be_kept(tmp_path: Path) -> None:
+    (tmp_path / "junit.xml").write_bytes(b"old")
+    _, result = one_case(2.0)
+    assert write_all(result, tmp_path, keep=True) == (tmp_path / "result.json", tmp_path / "report.html")
+    assert (tmp_path / "junit.xml").read_bytes() == b"old"
+
+
+def test_junit_comes_first_where_only_one_fits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    room = [2]  # syncs of one file and its folder
+    sync = os.fsync
+
+    def full(descriptor: int) -> None:
+        if not room[0]:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        room[0] -= 1
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", full)
+    _, result = one_case(2.0)
+    with pytest.raises(EnvironmentFault, match=r"^result\.json and report\.html could not be written"):
+        write_all(result, tmp_path)
+    assert names(tmp_path) == ["junit.xml"]
