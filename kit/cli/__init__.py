@@ -1,6 +1,8 @@
 """The ``kit`` command: one thin file per verb. Errors are shown here, each as one line."""
 
+import contextlib
 import errno
+import os
 import sys
 from typing import NoReturn
 
@@ -35,15 +37,24 @@ def main() -> NoReturn:
         app()
     except KitError as error:
         _fail(str(error), error.exit_code)
-    except KeyboardInterrupt:
-        _fail("interrupted; nothing was running", ExitCode.INTERRUPTED)
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
         _fail(f"the disk is full ({error.filename or 'while writing'}); free some space", ExitCode.ENVIRONMENT)
+    finally:
+        _drop_unheard_output()
     sys.exit(ExitCode.CONFORMS)
 
 
+def _drop_unheard_output() -> None:
+    """Where the reader of standard output is gone, the interpreter's last flush would change the exit code: let it go nowhere."""
+    try:
+        sys.stdout.flush()
+    except (OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+
+
 def _fail(text: str, code: ExitCode) -> NoReturn:
-    print(f"kit: {text}", file=sys.stderr)
+    with contextlib.suppress(OSError, ValueError):
+        print(f"kit: {text}", file=sys.stderr)
     sys.exit(code)

@@ -25,10 +25,13 @@ def print_plan(prepared: Prepared, console: Console) -> None:
     for fault in plan.faults:
         say(f"INJECTED  {fault.name} = {fault.strength:g}")
     say()
-    say("container")
-    spec = prepared.container(image.tag, prepared.output or Path("RESULTS"), Path("ASSETS"))
-    for argument in as_command_line(spec):
-        say(f"  {argument}")
+    if prepared.runtime == "local":
+        say("no container: the worker runs in this Python")
+    else:
+        say("container" + ("" if prepared.runtime == "docker" else ", where an engine answers"))
+        spec = prepared.container(image.tag, prepared.output or Path("RESULTS"), Path("ASSETS"))
+        for argument in as_command_line(spec):
+            say(f"  {argument}")
     for session in plan.sessions:
         say()
         _print_session(session, say)

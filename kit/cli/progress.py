@@ -1,6 +1,8 @@
-"""Shows how a run goes: a live line on a terminal, one line per case elsewhere."""
+"""Shows how a run goes: a live line on a terminal, one line per case elsewhere. Nothing here can end a run."""
 
+import contextlib
 import time
+from collections.abc import Iterator
 from types import TracebackType
 from typing import Self
 
@@ -21,6 +23,23 @@ from kit.events import (
 from kit.plan import Plan
 
 
+class SafeConsole(Console):
+    """A console whose reader may go away: a closed pipe or terminal silences it, and nothing is raised."""
+
+    def on_broken_pipe(self) -> None:
+        """Say no more. Rich's own would end the process."""
+        self.quiet = True
+
+
+@contextlib.contextmanager
+def unheard(console: Console) -> Iterator[None]:
+    """What cannot be shown is not shown; afterwards the console is silent."""
+    try:
+        yield
+    except (OSError, ValueError):
+        console.quiet = True
+
+
 class Progress:
     """Takes the events of a run as they come; verdicts come at the end."""
 
@@ -33,20 +52,23 @@ class Progress:
 
     def __enter__(self) -> Self:
         if self._status:
-            self._status.start()
+            with unheard(self._console):
+                self._status.start()
         return self
 
     def __exit__(
         self, _type: type[BaseException] | None, _value: BaseException | None, _trace: TracebackType | None
     ) -> None:
         if self._status:
-            self._status.stop()
+            with unheard(self._console):
+                self._status.stop()
 
     def line(self, text: str) -> None:
         """Print a line that stays."""
-        self._console.print(
-            f"[{time.monotonic() - self._start:6.1f} s] {text}", markup=False, highlight=False, soft_wrap=True
-        )
+        with unheard(self._console):
+            self._console.print(
+                f"[{time.monotonic() - self._start:6.1f} s] {text}", markup=False, highlight=False, soft_wrap=True
+            )
 
     def event(self, event: AnyEvent) -> None:
         """Show one event."""
@@ -59,7 +81,7 @@ class Progress:
             case CaseStarted():
                 self._now(event.case)
             case CaseFinished():
-                self._count(event.case, "measured" if all(m.within for m in event.measurements) else "OUT OF LIMITS")
+                self._count(event.case, "measured" if all(m.within for m in event.measurements) else "outside a limit")
             case CaseSkipped():
                 self._count(event.case, f"skipped: {event.reason}")
             case CaseFailedToRun():
@@ -75,4 +97,5 @@ class Progress:
 
     def _now(self, what: str) -> None:
         if self._status:
-            self._status.update(f"{self._done}/{self._total} {escape(what)}")
+            with unheard(self._console):
+                self._status.update(f"{self._done}/{self._total} {escape(what)}")

@@ -36,9 +36,7 @@ def run(
     ] = False,
 ) -> None:
     """Run the conformance batteries of a profile and write JUnit XML with the evidence behind it."""
-    from rich.console import Console
-
-    from kit.cli.progress import Progress
+    from kit.cli.progress import Progress, SafeConsole, unheard
     from kit.errors import KitError
     from kit.host.run import Request, conclude, execute, prepare
     from kit.host.supervisor import stop_signals
@@ -58,7 +56,7 @@ def run(
             rerun_failed=rerun_failed,
         )
     )
-    console = Console()
+    console = SafeConsole()
     if dry_run:
         from kit.cli.dry_run import print_plan
 
@@ -70,11 +68,13 @@ def run(
         try:
             files = write_all(finished.result, finished.folder)
             conclude(finished)
-        except KitError:
-            print_result(finished.result, console)
+        except KitError as fault:
+            with unheard(console):
+                print_result(finished.result, console, lost=str(fault))
             raise
         finally:
             with suppress(OSError):
                 append_summary(finished.result)
-        print_result(finished.result, console, files)
+        with unheard(console):
+            print_result(finished.result, console, files)
     raise typer.Exit(finished.result.exit_code)

@@ -14,6 +14,8 @@ from kit.profile import Profile
 RUN_FOLDER = "/kit/run"
 ASSETS_FOLDER = "/kit/assets"
 RUN_LABEL = "kit.run"
+TMPFS = "mode=1777,exec"
+LOG_LIMITS = {"max-size": "16m", "max-file": "1"}
 _OFFLINE = {
     "HOME": "/tmp",
     "HF_HUB_OFFLINE": "1",
@@ -93,20 +95,22 @@ def as_command_line(spec: ContainerSpec) -> list[str]:
         "--init",
         "--network none",
         "--read-only",
-        "--tmpfs /tmp",
+        f"--tmpfs /tmp:{TMPFS}",
         "--cap-drop ALL",
         *(f"--cap-add {name}" for name in spec.capabilities),
         *(f"--security-opt {option}" for option in spec.security),
         f"--user {spec.user}",
         f"--memory {spec.memory}",
+        f"--memory-swap {spec.memory}",
         f"--shm-size {spec.shm}",
         f"--pids-limit {spec.pids}",
         *(f"--device {path}" for path in spec.devices),
         *(f"--group-add {group}" for group in spec.groups),
         *([f"--gpus {spec.gpus}"] if spec.gpu_request else []),
         *(f"--env {name}={value}" for name, value in spec.environment.items()),
-        f"--volume {spec.run_folder}:{RUN_FOLDER}:rw",
-        f"--volume {spec.assets_folder}:{ASSETS_FOLDER}:ro",
+        f"--mount type=bind,source={spec.run_folder},target={RUN_FOLDER}",
+        f"--mount type=bind,source={spec.assets_folder},target={ASSETS_FOLDER},readonly",
+        *(f"--log-opt {name}={value}" for name, value in LOG_LIMITS.items()),
     ]
     return [*lines, spec.image, *[" ".join(spec.command)]]
 

@@ -2,8 +2,8 @@
 
 import contextlib
 import platform
-from collections.abc import Callable
-from typing import Any, Literal, TypeVar
+import time
+from typing import Any, Literal
 
 import docker
 import requests
@@ -14,19 +14,22 @@ from kit.errors import EnvironmentFault, ImageFault
 from kit.events import Trouble
 from kit.host.container import (
     ASSETS_FOLDER,
+    LOG_LIMITS,
     RUN_FOLDER,
     RUN_LABEL,
+    TMPFS,
     ContainerSpec,
     device_nodes,
     group_numbers,
 )
-from kit.host.runtime import Ending
-from kit.process import exit_reason
+from kit.host.image_build import engine_says
+from kit.host.runtime import Ending, ending_of
 
-_TIMEOUT_SECONDS = 60
+_TIMEOUT_SECONDS = 20
+_SILENCE_SECONDS = 60.0
+_REMOVE_ATTEMPTS = 5
 _LOG_BYTES = 16 * 1024 * 1024
 _STOPPED = ("exited", "dead")
-Result = TypeVar("Result")
 
 
 def connect(timeout: float = 5.0) -> "docker.DockerClient":
@@ -40,15 +43,11 @@ def connect(timeout: float = 5.0) -> "docker.DockerClient":
         client.ping()
     except (DockerException, requests.RequestException) as error:
         raise EnvironmentFault(
-            f"no container engine answers ({_first_line(error)})",
+            f"no container engine answers ({engine_says(error)})",
             "start one (scripts/docker-engine.sh installs Docker on Debian and Ubuntu), or use --runtime local",
         ) from None
     client.api.timeout = _TIMEOUT_SECONDS
     return client
-
-
-def _first_line(error: Exception) -> str:
-    return " ".join(str(error).split())[:160]
 
 
 class DockerRuntime:
@@ -61,14 +60,17 @@ class DockerRuntime:
         self._spec = spec
         self._container: Any = None
         self._removed = False
+        self._heard = time.monotonic()
 
     def start(self) -> dict[str, str]:
         """Create and start the container.
 
         Raises:
-            ImageFault: the image is gone. EnvironmentFault: the engine refused, or a device is missing.
+            ImageFault: the image is gone. EnvironmentFault: the engine refused, a device is missing, or the results folder
+                is closed to the container's user.
         """
         spec = self._spec
+        _refuse_closed_folder(spec)
         settings: dict[str, Any] = {
             "name": spec.name,
             "command": spec.command,
@@ -76,7 +78,7 @@ class DockerRuntime:
             "init": True,
             "network_mode": "none",
             "read_only": True,
-            "tmpfs": {"/tmp": "mode=1777,exec"},
+            "tmpfs": {"/tmp": TMPFS},
             "cap_drop": ["ALL"],
             "cap_add": list(spec.capabilities),
             "security_opt": spec.security,
@@ -88,7 +90,7 @@ class DockerRuntime:
             "devices": [f"{node}:{node}:rw" for node in device_nodes(spec)],
             "group_add": group_numbers(spec),
             "environment": spec.environment,
-            "log_config": LogConfig(type="json-file", config={"max-size": "16m", "max-file": "1"}),
+            "log_config": LogConfig(type="json-file", config=LOG_LIMITS),
             "mounts": [
                 Mount(RUN_FOLDER, str(spec.run_folder), type="bind"),
                 Mount(ASSETS_FOLDER, str(spec.assets_folder), type="bind", read_only=True),
@@ -104,7 +106,7 @@ class DockerRuntime:
         except APIError as error:
             self.stop()
             raise EnvironmentFault(
-                f"the engine refused the container: {_first_line(error)}", "see the message; check devices and limits"
+                f"the engine refused the container: {engine_says(error)}", "see the message; check devices and limits"
             ) from None
         version = self._client.version()
         return {
@@ -121,19 +123,24 @@ class DockerRuntime:
         except NotFound:
             self._removed = True
             return Ending(Trouble.CRASHED, "the container was removed by someone else")
-        except (APIError, requests.RequestException):
-            return None
+        except (APIError, requests.RequestException) as error:
+            if time.monotonic() - self._heard < _SILENCE_SECONDS:
+                return None
+            return Ending(Trouble.ENVIRONMENT, f"the container engine stopped answering: {engine_says(error)}")
+        self._heard = time.monotonic()
         state = self._container.attrs["State"]
         if state["Status"] not in _STOPPED:
             return None
         code = int(state["ExitCode"])
         if state.get("OOMKilled") and code:
             return Ending(Trouble.ENVIRONMENT, f"container: out of memory (limit {self._spec.memory / 2**30:g} GiB)")
-        reason = exit_reason(128 - code if 128 < code < 192 else code)
-        return Ending(Trouble.CRASHED if code else None, f"container: {reason}")
+        return ending_of(128 - code if 128 < code < 192 else code, "container")
 
     def stop(self) -> tuple[str, ...]:
-        """Save the container's output to ``logs/container.log`` and remove the container, running or not."""
+        """Save the container's output to ``logs/container.log`` and remove the container, running or not.
+
+        An engine that does not answer is asked a few times; then the container is named as left behind, with what to do.
+        """
         if self._container is None or self._removed:
             return ()
         was_running = False
@@ -143,9 +150,12 @@ class DockerRuntime:
             if was_running:
                 self._container.kill()
         self._save_log()
-        self._retry(lambda: self._container.remove(force=True, v=True))
         self._removed = True
-        return (self._spec.name,) if was_running else ()
+        if problem := self._remove():
+            return (
+                f"container {self._spec.name}, which could not be removed ({problem}); run 'docker rm -f {self._spec.name}'",
+            )
+        return (f"container {self._spec.name}",) if was_running else ()
 
     def _save_log(self) -> None:
         path = self._spec.run_folder / "logs" / "container.log"
@@ -155,18 +165,28 @@ class DockerRuntime:
                     break
                 file.write(chunk)
 
-    def _retry(self, action: Callable[[], Result], attempts: int = 5) -> None:
-        """Do `action` until the engine takes it; a container that is already gone is what we want."""
-        for attempt in range(attempts):
+    def _remove(self) -> str | None:
+        """Why the container could not be removed; None where it is gone."""
+        problem = ""
+        for attempt in range(_REMOVE_ATTEMPTS):
+            time.sleep(attempt)
             try:
-                action()
+                self._container.remove(force=True, v=True)
             except NotFound:
-                return
+                return None
             except (APIError, requests.RequestException) as error:
-                if attempt == attempts - 1:
-                    raise EnvironmentFault(
-                        f"the container {self._spec.name} could not be removed: {_first_line(error)}",
-                        f"remove it with 'docker rm -f {self._spec.name}'",
-                    ) from None
+                problem = engine_says(error)
             else:
-                return
+                return None
+        return problem
+
+
+def _refuse_closed_folder(spec: ContainerSpec) -> None:
+    """Root in the container has no capabilities, so it cannot write where another user owns the folder, as root outside can."""
+    info = spec.run_folder.stat()
+    user = int(spec.user.split(":", 1)[0])
+    if info.st_uid != user and not info.st_mode & 0o002:
+        raise EnvironmentFault(
+            f"the output folder {spec.run_folder} belongs to user {info.st_uid}, and the container runs as user {user}",
+            "name a folder of your own with --output",
+        )

@@ -15,6 +15,7 @@ from kit.host.container import ContainerSpec, container_spec
 from kit.host.facts import host_facts
 from kit.host.planner import Selection, make_plan, models_of, new_run_id, with_assets
 from kit.host.rerun import selection_of_red
+from kit.host.run_folder import DISK_FULL
 from kit.host.runtime import Runtime
 from kit.host.supervisor import Observed, StopRequest, supervise
 from kit.image import ImageDefinition, find_image
@@ -160,12 +161,16 @@ def execute(prepared: Prepared, stop: StopRequest, display: Display) -> Finished
         image_facts |= {"id": built.id, "tag": built.tag} | built.labels
     assets_folder, files = assets.prepare(models_of(prepared.plan))
     plan = with_assets(prepared.plan, files)
-    folder = run_folder.claim(prepared.output or run_folder.default_folder(prepared.profile.name))
-    run_folder.write(folder / PROFILE_FILE, as_json(prepared.profile).decode())
-    run_folder.write(folder / WAIVERS_FILE, as_json(prepared.waivers).decode())
-    run_folder.write(folder / PLAN_FILE, as_json(plan).decode())
-    runtime = _runtime(client, prepared, image_id, folder, assets_folder)
-    seen = _supervised(plan, runtime, folder, stop, display)
+    folder = run_folder.claim(prepared.output or run_folder.default_folder(prepared.profile.name, plan.run_id))
+    try:
+        run_folder.write(folder / PROFILE_FILE, as_json(prepared.profile).decode())
+        run_folder.write(folder / WAIVERS_FILE, as_json(prepared.waivers).decode())
+        run_folder.write(folder / PLAN_FILE, as_json(plan).decode())
+        runtime = _runtime(client, prepared, image_id, folder, assets_folder)
+        seen = _supervised(plan, runtime, folder, stop, display)
+    except KitError:
+        run_folder.release(folder)
+        raise
     finished = time.time()
     result = judge(
         plan,
@@ -225,16 +230,22 @@ def _runtime(
 
 
 def _supervised(plan: Plan, runtime: Runtime, folder: Path, stop: StopRequest, display: Display) -> Observed:
-    """What was seen of the run, also where kit itself failed in the middle of it."""
+    """What was seen of the run, also where kit itself failed in the middle of it.
+
+    Raises:
+        KitError: the worker could not be started.
+    """
     seen = Observed()
     try:
         supervise(plan, runtime, folder, stop, display.event, seen)
-    except KitError:
-        raise
-    except Exception as error:
-        reason = f"kit itself failed: {type(error).__name__}: {error}"
+    except (Exception, SystemExit) as error:
+        if isinstance(error, KitError) and not seen.host:
+            raise
+        machine = isinstance(error, KitError) or (isinstance(error, OSError) and error.errno in DISK_FULL)
+        reason = f"{error}" if machine else f"kit itself failed: {type(error).__name__}: {error}"
+        trouble = Trouble.ENVIRONMENT if machine else Trouble.CRASHED
         display.line(reason)
-        ending = RuntimeEnded(trouble=Trouble.CRASHED, reason=reason, interrupted=stop.made)
+        ending = RuntimeEnded(trouble=trouble, reason=reason, interrupted=stop.made)
         seen.host.append(ending)
         with contextlib.suppress(OSError):
             log = EventLog(folder / HOST_FILE)

@@ -3,7 +3,9 @@
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
+from kit.errors import ExitCode
 from kit.events import Trouble
+from kit.process import exit_reason
 
 
 @dataclass(frozen=True)
@@ -13,6 +15,16 @@ class Ending:
     trouble: Trouble | None
     reason: str
     left_behind: tuple[str, ...] = ()
+
+
+def ending_of(code: int, who: str, left_behind: tuple[str, ...] = ()) -> Ending:
+    """The ending that a return code stands for (negative: a signal, as in `subprocess`).
+
+    A worker that exits with `ExitCode.ENVIRONMENT` could not write its events (`kit.worker`).
+    """
+    if code == ExitCode.ENVIRONMENT:
+        return Ending(Trouble.ENVIRONMENT, f"{who}: the results folder could not be written to", left_behind)
+    return Ending(Trouble.CRASHED if code else None, f"{who}: {exit_reason(code)}", left_behind)
 
 
 class Runtime(Protocol):

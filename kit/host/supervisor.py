@@ -12,6 +12,7 @@ from types import FrameType
 from kit.events import AnyEvent, EventLog, EventReader, RuntimeEnded, RuntimeStarted, Trouble
 from kit.host.runtime import Ending, Runtime
 from kit.plan import Plan
+from kit.worker.session_process import log_tail
 
 _POLL_SECONDS = 0.2
 _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -98,14 +99,20 @@ def supervise(
                 ending = runtime.ended()
                 if ending is None:
                     time.sleep(_POLL_SECONDS)
-        runtime.stop()
-        note(
-            RuntimeEnded(
-                trouble=ending.trouble, interrupted=stop.made, reason=ending.reason, left_behind=ending.left_behind
-            )
-        )
+        left = ending.left_behind + runtime.stop()
+        reason = ending.reason
+        if ending.trouble is not None and (words := _last_words(folder)):
+            reason += f"; its last words: {words}"
+        note(RuntimeEnded(trouble=ending.trouble, interrupted=stop.made, reason=reason, left_behind=left))
     finally:
         runtime.stop()
         take(reader.rest())
         seen.damaged = reader.damaged
         host_log.close()
+
+
+def _last_words(folder: Path) -> str:
+    """The last line that the worker itself printed, which is nothing unless it failed; sessions have logs of their own."""
+    texts = [log_tail(folder / "logs" / name) for name in ("container.log", "worker.log")]
+    lines = [line.strip() for text in texts for line in text.splitlines() if line.strip()]
+    return lines[-1][:200] if lines else ""

@@ -85,7 +85,7 @@ class SessionProcess:
                     selector.select(_POLL_SECONDS)
                 else:
                     time.sleep(_POLL_SECONDS)
-                while open_pipe:
+                while open_pipe and time.monotonic() < self._deadline:
                     chunk = pipe.read(65_536)
                     if chunk is None:
                         break

@@ -1,13 +1,15 @@
 """The main job on this machine, without a container: real SGLang, the whole way from the command to the exit code."""
 
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import psutil
 import pytest
 
 from kit.events import AnyEvent, CaseFinished, CaseStarted, SessionReady, WorkerStarted
-from tests.jobs import Job, Outcome
+from tests.jobs import Job, Outcome, outcome
 
 pytestmark = pytest.mark.engine
 LOCAL = ("--profile", "cpu", "--runtime", "local")
@@ -115,3 +117,17 @@ def test_stopping_kit_ends_everything_and_reports(tmp_path: Path, number: signal
     assert done.code == 130
     assert set(done.statuses) == LORA_CASES
     assert number.name in done.text
+
+
+def test_a_reader_that_goes_away_loses_no_report(tmp_path: Path) -> None:
+    """`kit run … | head -1`"""
+    command = [sys.executable, "-m", "kit", "run", *LOCAL, "--case", "*d64-dv64-s5", "--output", str(tmp_path / "out")]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert "runtime: local" in process.stdout.readline()
+    process.stdout.close()
+    assert process.stderr is not None
+    errors = process.stderr.read()
+    done = outcome(tmp_path / "out", process.wait(120), errors)
+    assert (done.code, errors) == (0, "")
+    assert set(done.statuses.values()) == {"passed"}

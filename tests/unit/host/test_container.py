@@ -23,8 +23,8 @@ def test_every_container_is_closed_up(profile: str) -> None:
         "--cap-drop ALL",
         "--security-opt no-new-privileges",
         f"--user {os.getuid()}:{os.getgid()}",
-        "--volume /results:/kit/run:rw",
-        "--volume /assets:/kit/assets:ro",
+        "--mount type=bind,source=/results,target=/kit/run",
+        "--mount type=bind,source=/assets,target=/kit/assets,readonly",
     ):
         assert expected in arguments
     assert not [a for a in arguments if ("privileged" in a and "no-new" not in a) or "cap-add" in a or "host" in a]
@@ -34,6 +34,7 @@ def test_every_container_is_closed_up(profile: str) -> None:
 def test_limits_come_from_the_profile() -> None:
     arguments = as_command_line(spec_of("cpu"))
     assert f"--memory {6 * 2**30}" in arguments
+    assert f"--memory-swap {6 * 2**30}" in arguments
     assert f"--shm-size {2**30}" in arguments
     assert "--pids-limit 2048" in arguments
 

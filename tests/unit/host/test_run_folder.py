@@ -1,4 +1,5 @@
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -48,3 +49,32 @@ def test_an_unwritable_folder_is_one_line() -> None:
     with pytest.raises(UsageFault, match="cannot be written") as caught:
         run_folder.claim(Path("/proc/sys/kit-results"))
     assert "\n" not in str(caught.value)
+
+
+def test_a_folder_whose_run_was_never_started_may_be_claimed_again(tmp_path: Path) -> None:
+    folder = run_folder.claim(tmp_path / "out")
+    for name in ("plan.json", "profile.json", "waivers.json", "host.jsonl"):
+        run_folder.write(folder / name, "{}")
+    run_folder.release(folder)
+    assert list(folder.iterdir()) == []
+    assert run_folder.claim(folder) == folder
+
+
+def test_of_two_that_claim_one_folder_at_once_one_gets_it(tmp_path: Path) -> None:
+    def claim(folder: Path) -> str:
+        try:
+            run_folder.claim(folder)
+        except UsageFault as fault:
+            return "not empty" if "not empty" in fault.problem else fault.problem
+        return "got it"
+
+    with ThreadPoolExecutor(2) as pool:
+        for number in range(100):
+            folder = tmp_path / str(number)
+            assert sorted(pool.map(claim, [folder, folder])) == ["got it", "not empty"]
+
+
+def test_the_default_folder_belongs_to_one_run() -> None:
+    assert str(run_folder.default_folder("MI355X-4gpu", "20261130-160501-3fa94c")) == (
+        "kit-results/mi355x-4gpu-20261130-160501-3fa94c"
+    )

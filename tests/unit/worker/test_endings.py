@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from kit.errors import ExitCode
-from kit.events import AnyEvent, CaseStarted, WorkerStarted
+from kit.events import AnyEvent, CaseStarted, Trouble, WorkerStarted
 from kit.host.local_runtime import LocalRuntime
 from kit.host.supervisor import StopRequest
 from kit.plan import NullCheck, NullSession, Plan
@@ -150,3 +150,17 @@ def test_a_damaged_asset_is_the_machines_fault(tmp_path: Path) -> None:
     done = rehearse(plan, LocalRuntime(folder, tmp_path / "assets"), folder)
     assert done.statuses == {"0/0-pass": "environment"}
     assert "model/weights is damaged" in done.cases["kernels/null-0/0-pass"].reason
+
+
+def test_a_results_folder_that_is_full_is_the_machines_fault(tmp_path: Path) -> None:
+    """/dev/full answers every write with ENOSPC."""
+    plan = null_plan([PASS])
+    folder = write_plan(plan, tmp_path / "run")
+    (folder / "events.jsonl").symlink_to("/dev/full")
+    (tmp_path / "assets").mkdir()
+    runtime = LocalRuntime(folder, tmp_path / "assets")
+    runtime.start()
+    while (ending := runtime.ended()) is None:
+        time.sleep(0.05)
+    assert ending.trouble is Trouble.ENVIRONMENT
+    assert "could not be written" in ending.reason
