@@ -209,6 +209,7 @@ class Plan(Record):
         profile: name of the profile. architecture: what the devices must report, such as gfx950; a session refuses any other.
         sessions: in the order in which they run.
         cases: every planned case, skipped ones included.
+        omitted: how many cases of the profile a selection left out.
         assets: what the assets folder must hold, checked before use.
         faults: deliberate faults; empty except in a self-test.
         run_seconds: time limit of the whole run, enforced by the host.
@@ -223,6 +224,7 @@ class Plan(Record):
     architecture: str
     sessions: tuple[Session, ...]
     cases: tuple[Case, ...]
+    omitted: int = Field(default=0, ge=0)
     assets: tuple[AssetFile, ...] = ()
     faults: tuple[InjectedFault, ...] = ()
     run_seconds: float

@@ -70,6 +70,7 @@ def make_plan(profile: Profile, selection: Selection, run_id: str) -> Plan:
         architecture=profile.architecture,
         sessions=tuple(sessions.values()),
         cases=tuple(cases),
+        omitted=len(everything) - len(cases),
         faults=selection.faults,
         rerun_of=selection.rerun_of,
         run_seconds=profile.time.run.total_seconds(),

@@ -45,6 +45,9 @@ def verdict_line(result: RunResult, lost: ExitCode | None = None) -> str:
         parts.append(f"{len(result.problems)} problem{'s' if len(result.problems) > 1 else ''} of the run")
     code = result.exit_code if lost is None else lost
     verdict = _VERDICTS[result.exit_code] if lost is None else "REPORTS LOST"
+    if result.part:
+        conforms = lost is None and result.exit_code is ExitCode.CONFORMS
+        verdict = f"{'THE CASES THAT WERE CHOSEN CONFORM' if conforms else verdict}, {result.part} planned"
     return f"{verdict} (exit code {code:d}): {', '.join(parts) or 'no case'}"
 
 

@@ -115,6 +115,12 @@ def warnings_of(
         f"FAULT INJECTED ON PURPOSE: {fault.name} ({fault.strength:g}); this run says nothing about the hardware"
         for fault in plan.faults
     ]
+    if plan.omitted:
+        planned, known = len(plan.cases), len(plan.cases) + plan.omitted
+        verb = "was" if planned == 1 else "were"
+        warnings.append(
+            f"only {planned:,} of {known:,} cases of the profile {verb} planned; of the rest it says nothing"
+        )
     if plan.rerun_of is not None:
         warnings.append(
             f"only what was not green in run {plan.rerun_of} was planned; this run says nothing about the rest"

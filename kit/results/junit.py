@@ -183,6 +183,8 @@ def _properties(result: RunResult, sessions: set[str]) -> Iterator[tuple[str, st
         ("run.runtime", result.runtime or "none"),
         ("run.exit_code", str(result.exit_code.value)),
         ("run.interrupted", str(result.interrupted).lower()),
+        ("planned", str(len(result.cases))),
+        ("omitted", str(result.omitted)),
         ("profile.name", profile.name),
         ("profile.title", profile.title),
         ("profile.vendor", profile.vendor),

@@ -166,6 +166,7 @@ class RunResult(Record):
 
     Attributes:
         runtime: what ran the worker; None where nothing was started.
+        omitted: how many cases of the profile were not planned, since a selection left them out.
         image, host, worker: facts about the image, about the runtime and its machine, and as seen by the worker.
         does_not_prove: what a green run of this profile leaves open.
         faults: deliberate faults; where there is one, the run says nothing about the hardware.
@@ -190,6 +191,7 @@ class RunResult(Record):
     faults: tuple[InjectedFault, ...] = ()
     sessions: tuple[SessionResult, ...] = ()
     cases: tuple[CaseResult, ...]
+    omitted: int = Field(default=0, ge=0)
     waivers: tuple[Waiver, ...] = ()
     problems: tuple[Problem, ...] = ()
     warnings: tuple[str, ...] = ()
@@ -205,6 +207,11 @@ class RunResult(Record):
         if self.exit_code is not expected:
             raise ValueError(f"exit_code is {self.exit_code:d}, but the cases and problems give {expected:d}")
         return self
+
+    @property
+    def part(self) -> str:
+        """``2 of 15 cases`` where a selection left cases out, else empty."""
+        return f"{len(self.cases):,} of {len(self.cases) + self.omitted:,} cases" if self.omitted else ""
 
     @property
     def counts(self) -> Counter[Status]:

@@ -111,6 +111,7 @@ def judge(
         faults=plan.faults,
         sessions=_session_results(plan, trace),
         cases=tuple(cases),
+        omitted=plan.omitted,
         waivers=tuple(used.values()),
         problems=problems,
         warnings=warnings_of(plan, trace, cases, used.values(), today),

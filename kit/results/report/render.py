@@ -12,7 +12,7 @@ from kit.faults.catalogue import FAULTS
 from kit.measurement import Comparison
 from kit.results.model import RunResult, Status
 from kit.results.report import plots
-from kit.results.report.sentence import RED, TITLES, verdict_sentence
+from kit.results.report.sentence import RED, title_of, verdict_sentence
 from kit.results.report.view import MarginRow, SessionView, View, duration, facts, instant, margin_text
 from kit.results.text import amount, number, one_line, printable
 
@@ -28,7 +28,7 @@ def to_html(result: RunResult, before: RunResult | None = None) -> bytes:
     text = environment.get_template("report.html.j2").render(
         view=view,
         result=result,
-        title=TITLES[result.exit_code],
+        title=title_of(result),
         sentence=verdict_sentence(result),
         counts=[(status.value, result.counts[status]) for status in Status if result.counts[status]],
         faults=FAULTS,

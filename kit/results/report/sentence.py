@@ -12,6 +12,7 @@ TITLES = {
     ExitCode.INCOMPLETE: "Incomplete",
     ExitCode.INTERRUPTED: "Interrupted",
 }
+_TITLE_OF_A_PART = "The cases that were chosen conform"
 _GRAVITY = (
     Status.CRASHED,
     Status.TIMEOUT,
@@ -60,8 +61,19 @@ def graded(status: Status, found: Measurement | None) -> tuple[int, float]:
     return _GRAVITY.index(status), margin
 
 
+def title_of(result: RunResult) -> str:
+    """The verdict in a few words; a part of the profile never conforms as the profile does."""
+    part = result.part and result.exit_code is ExitCode.CONFORMS
+    return _TITLE_OF_A_PART if part else TITLES[result.exit_code]
+
+
 def verdict_sentence(result: RunResult) -> str:
-    """Why the run ended as it did."""
+    """Why the run ended as it did, and of how much of its profile it tells."""
+    prefix = f"Only {result.part} of the profile {'was' if len(result.cases) == 1 else 'were'} planned. "
+    return (prefix if result.part else "") + _why(result)
+
+
+def _why(result: RunResult) -> str:
     match result.exit_code:
         case ExitCode.CONFORMS:
             return _conforms(result)

@@ -9,7 +9,7 @@ from pathlib import Path
 from kit.errors import ExitCode
 from kit.results.model import RunResult, Status
 from kit.results.report.hints import Hints
-from kit.results.report.sentence import RED, TITLES, clause, gravity, telling, verdict_sentence
+from kit.results.report.sentence import RED, clause, gravity, telling, title_of, verdict_sentence
 from kit.results.text import one_line
 
 VARIABLE = "GITHUB_STEP_SUMMARY"
@@ -39,7 +39,7 @@ def to_markdown(result: RunResult) -> str:
 
 def _lines(result: RunResult) -> Iterator[str]:
     mark = "✅" if result.exit_code is ExitCode.CONFORMS else "❌"
-    yield f"## {mark} {_text(TITLES[result.exit_code])}: {_text(result.profile.name)}"
+    yield f"## {mark} {_text(title_of(result))}: {_text(result.profile.name)}"
     yield ""
     for fault in result.faults:
         text = f"FAULT INJECTED ON PURPOSE: {_text(fault.name)} = {fault.strength:g}."
