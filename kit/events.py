@@ -11,7 +11,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field, JsonValue, TypeAdapter, ValidationError
+from pydantic import Field, FiniteFloat, JsonValue, TypeAdapter, ValidationError
 
 from kit.measurement import Measurement, Record
 
@@ -21,7 +21,7 @@ EVENT_SCHEMA = 1
 class Event(Record):
     """What all events carry: `at` is seconds since the epoch (UTC)."""
 
-    at: float = Field(default_factory=time.time)
+    at: FiniteFloat = Field(default_factory=time.time)
 
 
 class WorkerStarted(Event):

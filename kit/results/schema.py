@@ -24,9 +24,9 @@ class _WithNotFinite(GenerateJsonSchema):
     """JSON has no NaN: kit writes it, and infinity, as text."""
 
     def float_schema(self, schema: core_schema.FloatSchema) -> JsonSchemaValue:
-        """A number; or, unless it is bounded, the text of one that is not finite."""
+        """A number; or, unless it is bounded or finite, the text of one that is not finite."""
         number = super().float_schema(schema)
-        bounded = len(number) > 1
+        bounded = len(number) > 1 or schema.get("allow_inf_nan") is False
         return number if bounded else {"anyOf": [number, {"enum": ["NaN", "Infinity", "-Infinity"]}]}
 
     def generate(self, schema: core_schema.CoreSchema, mode: JsonSchemaMode = "validation") -> JsonSchemaValue:

@@ -40,6 +40,7 @@ class SessionTrace:
     `stage`: where it stood last. `last_case`: the last case that it ran to its end.
     """
 
+    started: bool = False
     ready: SessionReady | None = None
     ended: SessionEnded | None = None
     stage: str = "before it started"
@@ -115,6 +116,8 @@ def read_trace(plan: Plan, worker_events: Iterable[AnyEvent], host_events: Itera
             case WorkerStarted():
                 _worker_started(trace, plan, event)
             case WorkerFinished():
+                if trace.worker_finished:
+                    trace.oddities.append("the worker finished more than once")
                 trace.worker_finished = True
             case SessionStarted() | SessionReady() | SessionEnded():
                 _session_event(trace, event)
@@ -125,9 +128,11 @@ def read_trace(plan: Plan, worker_events: Iterable[AnyEvent], host_events: Itera
     for event in host_events:
         match event:
             case RuntimeStarted():
+                if trace.runtime is not None:
+                    trace.oddities.append("the runtime started more than once")
                 trace.runtime = event
             case RuntimeEnded():
-                trace.ending = event
+                _runtime_ended(trace, event)
             case _:
                 trace.oddities.append(f"the host's stream holds the event {event.event}, which is the worker's")
     return trace
@@ -141,6 +146,13 @@ def _worker_started(trace: Trace, plan: Plan, event: WorkerStarted) -> None:
     trace.worker = event
 
 
+def _runtime_ended(trace: Trace, event: RuntimeEnded) -> None:
+    """One end; kit itself adds another only where it failed after a clean one, and that one tells its trouble."""
+    if trace.ending is not None and (trace.ending.trouble is not None or event.trouble is None):
+        trace.oddities.append("the runtime ended more than once")
+    trace.ending = event
+
+
 def _session_event(trace: Trace, event: SessionStarted | SessionReady | SessionEnded) -> None:
     session = trace.sessions.get(event.session)
     if session is None:
@@ -148,8 +160,12 @@ def _session_event(trace: Trace, event: SessionStarted | SessionReady | SessionE
         return
     match event:
         case SessionStarted():
-            session.stage = "while it started"
+            if session.started:
+                trace.oddities.append(f"the session {event.session} started more than once")
+            session.started, session.stage = True, "while it started"
         case SessionReady():
+            if session.ready is not None:
+                trace.oddities.append(f"the session {event.session} was ready more than once")
             session.ready, session.stage = event, "before its first case"
         case SessionEnded():
             if session.ended is not None:

@@ -6,11 +6,15 @@ import pytest
 
 from kit.errors import ExitCode
 from kit.events import (
+    AnyEvent,
     CaseFailedToRun,
     CaseFinished,
     CaseStarted,
     RuntimeEnded,
+    SessionReady,
+    SessionStarted,
     Trouble,
+    WorkerFinished,
     WorkerStarted,
 )
 from kit.measurement import Comparison, LimitSource, Measurement
@@ -233,6 +237,9 @@ def test_damaged_lines() -> None:
         (finished("s", "kernels/triton/unplanned", 0.1), "kernels/triton/unplanned"),
         (clean_end("stranger"), "stranger"),
         (clean_end("s"), "more than once"),
+        (SessionStarted(session="s", pid=9), "the session s started more than once"),
+        (SessionReady(session="s", seconds=1.0, facts={}), "the session s was ready more than once"),
+        (WorkerFinished(), "the worker finished more than once"),
         (WorkerStarted(run_id=RUN_ID, pid=9, facts={}), "more than once"),
         (WorkerStarted(run_id="another", pid=9, facts={}), "another run"),
         (GOOD_END, "runtime-ended"),
@@ -243,6 +250,21 @@ def test_events_that_no_good_run_has(extra: object, named: str) -> None:
     assert statuses(result) == ["passed"] * 3
     assert named in texts(result)
     assert result.exit_code == ExitCode.INCOMPLETE
+
+
+@pytest.mark.parametrize(
+    ("extra", "named"),
+    [(GOOD_END, "the runtime ended more than once"), (RUNTIME_STARTED, "the runtime started more than once")],
+)
+def test_a_host_that_tells_its_events_twice(extra: AnyEvent, named: str) -> None:
+    result = judged(plan(ALL_THREE), green(), host=(RUNTIME_STARTED, GOOD_END, extra))
+    assert named in texts(result) and result.exit_code == ExitCode.INCOMPLETE
+
+
+def test_a_full_disk_after_a_clean_end_is_the_machines() -> None:
+    full = RuntimeEnded(trouble=Trouble.ENVIRONMENT, reason="the disk is full")
+    result = judged(plan(ALL_THREE), green(), host=(RUNTIME_STARTED, GOOD_END, full))
+    assert "the disk is full" in texts(result) and result.exit_code == ExitCode.ENVIRONMENT
 
 
 @pytest.mark.parametrize("values", [(0.1, 0.1), (0.1, 9.0), (9.0, 0.1)])

@@ -152,6 +152,10 @@ def lines_about(folder: Path, case: str, keep: bool) -> None:
     path.write_text("".join(line for line in lines if (f'"case":"{case}"' in line) == keep))
 
 
+def append(path: Path, line: str) -> None:
+    path.write_text(path.read_text() + line + "\n")
+
+
 EDITS: dict[str, tuple[Callable[[Path], None], str]] = {
     "a case removed from the result": (
         lambda f: edit(f / "result.json", lambda d: drop_case(d) or d.update(exit_code=0)),  # type: ignore
@@ -224,6 +228,14 @@ EDITS: dict[str, tuple[Callable[[Path], None], str]] = {
             (f / "plan.json").write_text((f / "plan.json").read_text().replace("{", '{"mode": "qualify",', 1)) and None
         ),
         "plan.json is not as kit writes it",
+    ),
+    "an end told twice, at no time": (
+        lambda f: append(f / "events.jsonl", '{"event":"worker-finished","at":1e999}'),
+        "damaged_lines is 0 in result.json; its events give 1",
+    ),
+    "an end told twice": (
+        lambda f: append(f / "events.jsonl", '{"event":"worker-finished","at":1796000000.0}'),
+        "result.json tells 0 problems of the run, its events 1",
     ),
     "a warning removed from an injected fault": (
         lambda f: edit(f / "plan.json", lambda d: d.update(faults=[{"name": "adapter-scaling", "strength": 1.1}])),
