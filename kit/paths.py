@@ -25,8 +25,11 @@ def package_folder() -> Path:
 
 
 def cache_folder() -> Path:
-    """Where wheels and synthetic assets are kept: ``$KIT_CACHE``, else ``$XDG_CACHE_HOME/kit``, else ``~/.cache/kit``."""
+    """Where wheels and synthetic assets are kept: ``$KIT_CACHE``, else ``$XDG_CACHE_HOME/kit``, else ``~/.cache/kit``.
+
+    Always absolute: a container engine mounts no relative folder.
+    """
     if own := os.environ.get("KIT_CACHE"):
-        return Path(own)
+        return Path(own).absolute()
     base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "kit"
+    return (Path(base) if base else Path.home() / ".cache").absolute() / "kit"

@@ -3,6 +3,7 @@
 import contextlib
 import fcntl
 import hashlib
+import os
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -11,6 +12,8 @@ from pathlib import Path
 from kit.errors import EnvironmentFault
 from kit.paths import cache_folder, package_folder
 from kit.plan import AssetFile
+
+_MANIFEST = "SHA256SUMS"
 
 
 def prepare(models: tuple[str, ...]) -> tuple[Path, tuple[AssetFile, ...]]:
@@ -21,25 +24,29 @@ def prepare(models: tuple[str, ...]) -> tuple[Path, tuple[AssetFile, ...]]:
     Raises:
         EnvironmentFault: the cache cannot be written.
     """
+    from kit.synthetic.catalogue import file_names
     from kit.synthetic.files import materialise
 
+    expected = file_names(models)
     home = cache_folder() / "synthetic"
     try:
         home.mkdir(parents=True, exist_ok=True)
         with _locked(home / ".lock"):
             folder = home / _key(models)
-            manifest = folder / "SHA256SUMS"
-            if manifest.is_file():
-                files = _read(manifest)
-                if all(_matches(folder, file) for file in files):
-                    return folder, files
+            if files := _read(folder, expected):
+                return folder, files
+            if folder.exists():
                 shutil.rmtree(folder)
+            for left in home.glob(".building-*"):  # by an interrupted build: the lock is ours
+                shutil.rmtree(left, ignore_errors=True)
             building = Path(tempfile.mkdtemp(prefix=".building-", dir=home))
             try:
                 files = materialise(models, building)
-                (building / "SHA256SUMS").write_text("".join(f"{f.sha256}  {f.path}\n" for f in files))
+                (building / _MANIFEST).write_text("".join(f"{f.sha256}  {f.path}\n" for f in files))
                 building.chmod(0o755)
+                _sync(building)
                 building.rename(folder)
+                _sync_one(home)
             finally:
                 shutil.rmtree(building, ignore_errors=True)
             return folder, files
@@ -57,9 +64,19 @@ def _key(models: tuple[str, ...]) -> str:
     return digest.hexdigest()[:16]
 
 
-def _read(manifest: Path) -> tuple[AssetFile, ...]:
-    pairs = (line.split("  ", 1) for line in manifest.read_text().splitlines())
-    return tuple(AssetFile(path=path, sha256=digest) for digest, path in pairs)
+def _read(folder: Path, expected: frozenset[str]) -> tuple[AssetFile, ...] | None:
+    """The files of a sound folder. None where it lacks one, holds another, or its manifest or a file is damaged."""
+    if not (folder / _MANIFEST).is_file():
+        return None
+    try:
+        lines = (folder / _MANIFEST).read_text(encoding="utf-8").splitlines()
+        files = tuple(AssetFile(path=path, sha256=digest) for digest, path in (line.split("  ", 1) for line in lines))
+    except ValueError:  # no UTF-8, no pair, no digest
+        return None
+    lying = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if not path.is_dir()}
+    complete = len(files) == len(expected) and {file.path for file in files} == expected
+    sound = complete and lying == expected | {_MANIFEST} and all(_matches(folder, file) for file in files)
+    return files if sound else None
 
 
 def _matches(folder: Path, file: AssetFile) -> bool:
@@ -68,6 +85,20 @@ def _matches(folder: Path, file: AssetFile) -> bool:
         return False
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest() == file.sha256
+
+
+def _sync(folder: Path) -> None:
+    """On the disk before the folder gets its name, so that a power loss leaves nothing half-written under it."""
+    for path in (*folder.rglob("*"), folder):
+        _sync_one(path)
+
+
+def _sync_one(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 @contextlib.contextmanager

@@ -1,5 +1,6 @@
 """The synthetic models and adapters: shapes and names. Their weights follow from these (`kit.synthetic.weights`)."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from kit.names import unknown
@@ -76,3 +77,19 @@ def model_folder(model: str) -> str:
 def adapter_folder(model: str, adapter: str) -> str:
     """Where an adapter lies, relative to the assets folder."""
     return f"{model}/adapters/{adapter}"
+
+
+def file_names(models: Iterable[str]) -> frozenset[str]:
+    """The path of every file of these models and their adapters, relative to the assets folder.
+
+    Raises:
+        UsageFault: an unknown model.
+    """
+    names: set[str] = set()
+    for model in map(find_model, models):
+        base = model_folder(model.name)
+        names |= {f"{base}/config.json", f"{base}/model.safetensors"}
+        for adapter in model.adapters:
+            place = adapter_folder(model.name, adapter.name)
+            names |= {f"{place}/adapter_config.json", f"{place}/adapter_model.safetensors"}
+    return frozenset(names)
