@@ -3,9 +3,9 @@
 import re
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import BeforeValidator, ByteSize, Field, JsonValue, PlainSerializer
+from pydantic import AfterValidator, BeforeValidator, ByteSize, Field, JsonValue, PlainSerializer, model_validator
 
 from kit.errors import UsageFault
 from kit.measurement import Record
@@ -15,6 +15,9 @@ from kit.plan import StandIn
 from kit.toml import load_toml
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|min|h)")
+_SIZE = re.compile(r"\d{1,15}(?:\.\d{1,15})? ?[A-Za-z]+")
+_LONGEST = timedelta(days=7)
+_LARGEST = 2**50
 _SECONDS = {"ms": 0.001, "s": 1.0, "min": 60.0, "h": 3600.0}
 
 
@@ -24,13 +27,35 @@ def _duration(value: object) -> timedelta:
     match = _DURATION.fullmatch(value) if isinstance(value, str) else None
     if match is None:
         raise ValueError("expected a duration with its unit (ms, s, min or h), such as '90s'")
-    return timedelta(seconds=float(match[1]) * _SECONDS[match[2]])
+    try:
+        return timedelta(seconds=float(match[1]) * _SECONDS[match[2]])
+    except OverflowError:
+        return timedelta.max
+
+
+def _bounded_duration(value: timedelta) -> timedelta:
+    if not timedelta(0) < value <= _LONGEST:
+        raise ValueError(f"expected a duration above 0 and of at most {_LONGEST.days} days")
+    return value
+
+
+def _show_duration(value: timedelta) -> str:
+    return f"{value.total_seconds():.6f}".rstrip("0").rstrip(".") + "s"
 
 
 def _size(value: object) -> object:
-    if not isinstance(value, str):
+    if not isinstance(value, str) or not _SIZE.fullmatch(value):
         raise ValueError("expected a size with its unit, such as '6GiB'")
     return value
+
+
+def _bounded_size(least: int) -> AfterValidator:
+    def check(value: ByteSize) -> ByteSize:
+        if not least <= value <= _LARGEST:
+            raise ValueError(f"expected a size of at least {_show_size(least)} and at most {_show_size(_LARGEST)}")
+        return value
+
+    return AfterValidator(check)
 
 
 def _show_size(value: int) -> str:
@@ -39,7 +64,10 @@ def _show_size(value: int) -> str:
 
 
 Duration = Annotated[
-    timedelta, BeforeValidator(_duration), PlainSerializer(lambda value: f"{value.total_seconds():g}s", return_type=str)
+    timedelta,
+    BeforeValidator(_duration),
+    AfterValidator(_bounded_duration),
+    PlainSerializer(_show_duration, return_type=str),
 ]
 Size = Annotated[ByteSize, BeforeValidator(_size), PlainSerializer(_show_size, return_type=str)]
 BatteryName = Literal["lora-logprob", "multi-lora", "kernels"]
@@ -58,9 +86,9 @@ class ContainerSettings(Record):
         seccomp: "default", or "unconfined" where the vendor's runtime needs it.
     """
 
-    memory: Size
-    shm: Size
-    pids: int = Field(default=4096, ge=64)
+    memory: Annotated[Size, _bounded_size(64 * 2**20)]
+    shm: Annotated[Size, _bounded_size(2**20)]
+    pids: int = Field(default=4096, ge=64, le=2**22)
     devices: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
     gpu_request: bool = False
@@ -134,6 +162,19 @@ class Profile(Record):
     time: TimeLimits
     engine: EngineSettings
     kernels: KernelSettings
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if (self.vendor == "cpu") != (self.gpus == 0):
+            wanted = "0" if self.vendor == "cpu" else "at least 1"
+            raise ValueError(f"key 'gpus': expected {wanted} with vendor '{self.vendor}', found {self.gpus}")
+        if not self.mandatory:
+            raise ValueError("key 'mandatory': expected at least one battery, found none")
+        if "kernels" in self.mandatory and not self.kernels.libraries:
+            raise ValueError(
+                "key 'kernels.libraries': expected at least one, as the battery 'kernels' is mandatory, found none"
+            )
+        return self
 
 
 NOT_PROFILES = {"waivers.toml", "assets.toml"}

@@ -1,6 +1,7 @@
 """Loads a TOML file into a model, and turns every fault in it into one line that names file, key and what was expected."""
 
 import json
+import math
 import tomllib
 from datetime import date, datetime, time
 from pathlib import Path
@@ -33,22 +34,48 @@ def load_toml(path: Path, model: type[Model]) -> Model:
         raise UsageFault(f"{path}: not UTF-8 text", "save it as UTF-8") from None
     except tomllib.TOMLDecodeError as error:
         raise UsageFault(f"{path}: not TOML: {error}", "correct that line") from None
+    except ValueError:  # Python reads no integer of thousands of digits
+        raise UsageFault(f"{path}: not TOML: a number has too many digits", "correct that number") from None
+    except RecursionError:
+        raise _too_deep(path) from None
     try:
+        if key := _not_finite(data):
+            raise UsageFault(f"{path}: key '{key}': expected a finite number, found nan or inf", "correct the file")
         return model.model_validate_json(json.dumps(data, default=_as_json), strict=True)
+    except RecursionError:
+        raise _too_deep(path) from None
     except ValidationError as error:
         raise UsageFault(f"{path}: {_first_fault(error)}", "correct the file") from None
+
+
+def _too_deep(path: Path) -> UsageFault:
+    return UsageFault(f"{path}: its values are nested too deep", "correct the file")
+
+
+def _not_finite(value: object, key: str = "") -> str | None:
+    """The key of the first nan or inf."""
+    if isinstance(value, float):
+        return None if math.isfinite(value) else key
+    parts = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    found = (_not_finite(part, f"{key}.{name}" if key else str(name)) for name, part in parts)
+    return next((inner for inner in found if inner), None)
 
 
 def _first_fault(error: ValidationError) -> str:
     faults = error.errors(include_url=False)
     first = faults[0]
-    key = ".".join(str(part) for part in first["loc"]) or "the file"
-    if first["type"] == "extra_forbidden":
+    key = ".".join(str(part) for part in first["loc"])
+    message = first["msg"].removeprefix("Value error, ")
+    if first["type"] == "json_invalid":
+        text = "its values are nested too deep" if "recursion" in message else message
+    elif not key:
+        text = message
+    elif first["type"] == "extra_forbidden":
         text = f"key '{key}' is unknown"
     elif first["type"] == "missing":
         text = f"key '{key}' is missing"
     else:
         shown = json.dumps(first["input"], default=str)
-        text = f"key '{key}': {first['msg']}, found {shown[:80]}"
+        text = f"key '{key}': {message}, found {shown[:80]}"
     more = len(faults) - 1
     return text + (f" (and {more} more)" if more else "")

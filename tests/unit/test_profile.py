@@ -60,6 +60,32 @@ def test_an_unknown_profile_names_the_near_ones() -> None:
         ("[container]", "[container", "line "),
         ('dtype = "float32"', 'dtype = "float8"', "key 'engine.dtype'"),
         ('"lora-logprob", ', '"lora-logprobs", ', "key 'mandatory.0'"),
+        ('run = "15min"', 'run = "99999999999999h"', "key 'time.run': .*at most 7 days"),
+        ('run = "15min"', f'run = "{"9" * 400}h"', "key 'time.run': .*at most 7 days"),
+        ('run = "15min"', 'run = "169h"', "key 'time.run': .*at most 7 days"),
+        ('run = "15min"', 'run = "0s"', "key 'time.run': expected a duration above 0"),
+        ('case = "90s"', 'case = "0.0000001ms"', "key 'time.case': .*above 0"),
+        ('memory = "6GiB"', 'memory = "0GiB"', "key 'container.memory': .*at least 64MiB"),
+        ('memory = "6GiB"', 'memory = "63MiB"', "key 'container.memory': .*at least 64MiB"),
+        ('memory = "6GiB"', 'memory = "6"', "key 'container.memory': .*size with its unit"),
+        ('memory = "6GiB"', 'memory = "99999999999EiB"', "key 'container.memory': .*at most 1048576GiB"),
+        ('memory = "6GiB"', f'memory = "{"9" * 400}.5GiB"', "key 'container.memory': .*size with its unit"),
+        ('shm = "1GiB"', 'shm = "0MiB"', "key 'container.shm': .*at least 1MiB"),
+        ("pids = 2048", "pids = 99999999999", "key 'container.pids': .*less than or equal"),
+        ("pids = 2048", f"pids = {'9' * 5000}", "not TOML: a number has too many digits"),
+        (
+            "mem_fraction_static = 0.3",
+            "mem_fraction_static = nan",
+            "key 'engine.arguments.mem_fraction_static': .*finite",
+        ),
+        ("mem_fraction_static = 0.3", "x = [1, {y = -inf}]", r"key 'engine.arguments.x.1.y': .*finite"),
+        ("gpus = 0", "gpus = 4", "key 'gpus': expected 0 with vendor 'cpu', found 4"),
+        ('vendor = "cpu"', 'vendor = "amd"', "key 'gpus': expected at least 1 with vendor 'amd', found 0"),
+        ('["lora-logprob", "multi-lora", "kernels"]', "[]", "key 'mandatory': expected at least one battery"),
+        ('libraries = ["triton"]', "libraries = []", "key 'kernels.libraries': expected at least one"),
+        ("mem_fraction_static = 0.3", f"x = {'[' * 3000}{']' * 3000}", "nested too deep"),
+        ("mem_fraction_static = 0.3", f"{'.'.join('x' * 3000)} = 1", "nested too deep"),
+        ("mem_fraction_static = 0.3", f"x = {'[' * 300}{']' * 300}", "nested too deep"),
     ],
 )
 def test_a_damaged_file_is_one_line_with_file_and_key(tmp_path: Path, old: str, new: str, message: str) -> None:
@@ -71,6 +97,8 @@ def test_a_damaged_file_is_one_line_with_file_and_key(tmp_path: Path, old: str, 
         load_profiles(tmp_path)
     assert str(path) in str(caught.value)
     assert "\n" not in str(caught.value)
+    assert "Value error" not in str(caught.value)
+    assert caught.value.exit_code == 2
 
 
 def test_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:
@@ -98,4 +126,12 @@ def test_units_are_understood() -> None:
     cpu = find_profile("cpu")
     assert cpu.container.memory == 6 * 2**30
     assert cpu.time.run.total_seconds() == 900
+    assert cpu.model_dump(mode="json")["time"]["run"] == "900s"
     assert Profile.model_validate_json(cpu.model_dump_json()) == cpu
+
+
+@pytest.mark.parametrize("typed", ["168h", "0.001ms", "1.5min", "604799.5s", "0.25s"])
+def test_a_duration_survives_its_own_text(tmp_path: Path, typed: str) -> None:
+    (tmp_path / "cpu.toml").write_text(GOOD.read_text().replace('run = "15min"', f'run = "{typed}"', 1))
+    profile = find_profile("cpu", tmp_path)
+    assert Profile.model_validate_json(profile.model_dump_json()) == profile
