@@ -22,6 +22,7 @@ class Concern(StrEnum):
 
     EXPIRED = "expired"
     EXPIRES_SOON = "expires soon"
+    NOT_OPEN = "not open yet"
     UNMATCHED = "unmatched"
     OVER_BROAD = "over-broad"
 
@@ -48,6 +49,8 @@ def check_waivers(waivers: Waivers, profiles: Collection[Profile], today: date) 
 
 
 def _dated(waiver: Waiver, today: date) -> Iterator[tuple[Concern, str]]:
+    if waiver.opened > today:
+        yield Concern.NOT_OPEN, f"it counts from {waiver.opened}; correct 'opened' unless that is meant"
     left = waiver.expires - today
     if left < timedelta(0):
         yield Concern.EXPIRED, f"on {waiver.expires}; mend the fault, or renew it with what is known now; {waiver.link}"

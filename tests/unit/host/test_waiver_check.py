@@ -37,6 +37,11 @@ def test_expired_and_soon() -> None:
     assert "in 0 days" in concerns(date(2027, 1, 31))[Concern.EXPIRES_SOON]
 
 
+def test_not_open_yet() -> None:
+    assert "from 2026-11-30" in concerns(date(2026, 11, 29))[Concern.NOT_OPEN]
+    assert concerns(date(2026, 11, 30)) == {}
+
+
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
