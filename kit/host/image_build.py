@@ -1,6 +1,7 @@
 """Builds an image through the Docker SDK for Python, and recognises a built one by its labels."""
 
 import contextlib
+import shlex
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -114,9 +115,16 @@ def check_image(client: "docker.DockerClient", definition: ImageDefinition) -> B
     if different:
         raise ImageFault(
             f"image {definition.tag} was built from something else: {' and '.join(different)} differ",
-            f"run '{definition.build_command}'",
+            f"run '{definition.build_command}{_base_option(definition, labels)}'",
         )
     return BuiltImage(image.id, definition.tag, labels, int(image.attrs["Size"]))
+
+
+def _base_option(definition: ImageDefinition, labels: dict[str, str]) -> str:
+    """`` --base NAME`` where the built image stands on another base than the definition's."""
+    base = labels.get(BASE_NAME, "")
+    own = labels.get("kit.base-pinned") != "no" or base in ("", definition.base.reference)
+    return "" if own else f" --base {shlex.quote(base)}"
 
 
 def _find(client: "docker.DockerClient", tag: str) -> Any | None:
