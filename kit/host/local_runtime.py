@@ -12,8 +12,7 @@ from kit.errors import EnvironmentFault
 from kit.events import Trouble
 from kit.host.runtime import Ending
 from kit.process import adopt_orphans, end_descendants, exit_reason
-
-_SECRETS = ("TOKEN", "SECRET", "PASSWORD", "API_KEY")
+from kit.secrets import is_secret
 
 
 class LocalRuntime:
@@ -68,5 +67,5 @@ class LocalRuntime:
 
 def worker_environment() -> dict[str, str]:
     """This process's environment without secrets, and with model hubs switched off."""
-    kept = {name: value for name, value in os.environ.items() if not any(word in name.upper() for word in _SECRETS)}
+    kept = {name: value for name, value in os.environ.items() if not is_secret(name)}
     return kept | {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "PYTHONUNBUFFERED": "1"}

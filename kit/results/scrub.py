@@ -9,9 +9,10 @@ import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from kit.secrets import is_secret
+
 REMOVED = b"[removed]"
 _USER = b"$USER"
-_SECRET_NAMES = ("TOKEN", "SECRET", "PASSWORD", "PASSWD", "API_KEY", "APIKEY", "ACCESS_KEY")
 _SHORTEST_SECRET = 8
 _END = rb"[^/\s\"'\\:,;()\[\]{}<>]+"
 _STOP = rb"(?=[/\s\"'\\:,;()\[\]{}<>]|$)"
@@ -122,7 +123,7 @@ def scrubber_for(files: Mapping[str, bytes], environment: Mapping[str, str] | No
         pass
     for data in files.values():
         users |= _named_in_paths(data)
-    secrets = {value for name, value in given.items() if any(word in name.upper() for word in _SECRET_NAMES)}
+    secrets = {value for name, value in given.items() if is_secret(name)}
     return Scrubber(homes, users, secrets, _vocabulary(files))
 
 
