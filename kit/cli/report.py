@@ -63,10 +63,10 @@ def _result_in(path: Path) -> "RunResult":
     from kit.results.bundle import read_run
     from kit.results.files import RESULT_FILE
     from kit.results.model import load_result
-    from kit.results.stored import read_result
+    from kit.results.stored import existing, read_result
 
     if path.is_dir():
-        return load_result(path / RESULT_FILE)
+        return load_result(existing(path) / RESULT_FILE)
     if path.suffix == ".json" or not path.exists():
         return load_result(path)
     return read_result(read_run(path), str(path))

@@ -17,9 +17,12 @@ from kit.results.scrub import scrubber_for
 from kit.results.signature import sign
 from kit.results.stored import (
     ENVIRONMENT_FILE,
+    MAGIC,
     PLAN_FILE,
     PROFILE_FILE,
+    SUFFIX,
     WAIVERS_FILE,
+    NoRun,
     StoredRun,
     as_json,
     existing,
@@ -27,10 +30,8 @@ from kit.results.stored import (
 )
 from kit.results.sums import SIGNATURE_FILE, SUMS_FILE, faults_in_sums, read_folder, sums_of
 
-SUFFIX = ".tar.zst"
 _LEVEL = 9
 _MOST_BYTES = 2 * 2**30
-_MAGIC = b"\x28\xb5\x2f\xfd"
 
 
 def read_run(path: Path) -> dict[str, bytes]:
@@ -55,6 +56,8 @@ def make_bundle(folder: Path, output: Path | None = None, key: Path | None = Non
         EnvironmentFault: the bundle cannot be written, or not signed.
     """
     folder = Path(existing(folder).absolute())
+    if not folder.is_dir():
+        raise NoRun(f"{folder} is no results folder of kit", "name what 'kit run' wrote")
     target = output or folder.with_name(folder.name + SUFFIX)
     files = read_folder(folder)
     with _collector_paused():
@@ -175,7 +178,7 @@ class _NotOurs(Exception):
 def _decompressed(data: bytes) -> bytes:
     import zstandard
 
-    if not data.startswith(_MAGIC):
+    if not data.startswith(MAGIC):
         raise _NotOurs("it is not compressed with zstd")
     if not 0 < zstandard.frame_content_size(data) <= _MOST_BYTES:
         raise _NotOurs(f"its size is not told, or above {_MOST_BYTES >> 30} GiB")

@@ -17,6 +17,7 @@ from kit.profile import Profile
 from kit.results.environment import Environment
 from kit.results.files import RESULT_FILE
 from kit.results.model import LAST_INSTANT, Mode, RunResult
+from kit.results.sums import SUMS_FILE
 from kit.results.verdict import judge
 from kit.waiver import Waivers
 
@@ -26,7 +27,14 @@ WAIVERS_FILE: Final = "waivers.json"
 ENVIRONMENT_FILE: Final = "environment.json"
 EVENTS_FILE: Final = "events.jsonl"
 HOST_FILE: Final = "host.jsonl"
+SUFFIX: Final = ".tar.zst"
+MAGIC: Final = b"\x28\xb5\x2f\xfd"
+_MARKS: Final = (PLAN_FILE, RESULT_FILE, SUMS_FILE)
 Model = TypeVar("Model", bound=Record)
+
+
+class NoRun(UsageFault):
+    """What was named is no results folder and no bundle, so there is nothing to believe or to refuse."""
 
 
 class DamagedRun(UsageFault):
@@ -174,11 +182,22 @@ def _parsed(files: Mapping[str, bytes], name: str, model: type[Model], faults: l
 
 
 def existing(path: Path) -> Path:
-    """`path`, if it exists.
+    """`path`, if it is a results folder, be it damaged, or a file that may be a bundle. Looks at names only.
 
     Raises:
-        UsageFault: it does not.
+        NoRun: it is not.
     """
     if not path.exists():
-        raise UsageFault(f"{path} does not exist", "name a results folder or a bundle (.tar.zst)")
+        raise NoRun(f"{path} does not exist", "name a results folder or a bundle (.tar.zst)")
+    known = any((path / name).exists() for name in _MARKS) if path.is_dir() else path.name.endswith(SUFFIX)
+    if not known and not (path.is_file() and _starts_as_bundle(path)):
+        raise NoRun(f"{path} is no results folder or bundle of kit", "name what 'kit run' or 'kit bundle' wrote")
     return path
+
+
+def _starts_as_bundle(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            return file.read(len(MAGIC)) == MAGIC
+    except OSError as error:
+        raise NoRun(f"{path}: cannot be read: {error.strerror}", "check the path and its permissions") from None

@@ -31,6 +31,7 @@ from kit.results.stored import (
     PROFILE_FILE,
     WAIVERS_FILE,
     DamagedRun,
+    NoRun,
     StoredRun,
     as_json,
     parse_run,
@@ -69,14 +70,14 @@ def verify(path: Path, profile: str | None = None, allowed_signers: Path | None 
         allowed_signers: accept only what one of these signed.
 
     Raises:
-        UsageFault: there is no such file or profile. EnvironmentFault: ssh-keygen is needed and missing.
+        UsageFault: it is no results folder or bundle, or there is no such profile. EnvironmentFault: ssh-keygen is needed and missing.
     """
     named = find_profile(profile) if profile is not None else None
     try:
         files = read_run(path)
+    except NoRun:
+        raise
     except UsageFault as fault:
-        if not path.exists():
-            raise
         return Verification((str(fault),))
     return verify_files(files, named, allowed_signers)
 

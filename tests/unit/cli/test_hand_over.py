@@ -1,5 +1,6 @@
 """`kit bundle` and `kit verify` as they are typed: what is printed, and which exit code."""
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -40,3 +41,24 @@ def test_usage_is_exit_code_2(place: Path) -> None:
         done = kit(*arguments)
         assert done.returncode == 2
         assert "does not exist" in done.stderr and done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", ["verify", "bundle", "report"])
+@pytest.mark.parametrize("what", ["folder", "file.json.gz", "folder/pipe"])
+def test_what_is_no_run_is_told_so_and_left_alone(tmp_path: Path, command: str, what: str) -> None:
+    """A pipe would be waited for, and a link would be complained of, if either was looked into."""
+    (tmp_path / "folder").mkdir()
+    os.mkfifo(tmp_path / "folder" / "pipe")
+    (tmp_path / "folder" / "link").symlink_to("nowhere")
+    (tmp_path / "file.json.gz").write_text("text")
+    done = kit(command, str(tmp_path / what))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"{tmp_path / what} is no results folder or bundle of kit" in done.stderr
+    assert done.stderr.count("\n") == 1 and "remove" not in done.stderr
+
+
+def test_a_bundle_is_not_bundled_again(place: Path, tmp_path: Path) -> None:
+    bundle = tmp_path / "x.tar.zst"
+    assert kit("bundle", str(place / "red"), "--output", str(bundle)).returncode == 0
+    done = kit("bundle", str(bundle))
+    assert done.returncode == 2 and "is no results folder of kit" in done.stderr

@@ -56,8 +56,8 @@ def test_a_green_run_has_nothing_to_rerun(tmp_path: Path) -> None:
 
 def test_something_else_than_a_run(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("no bundle")
-    with pytest.raises(UsageFault, match="not a bundle of kit"):
+    with pytest.raises(UsageFault, match="no results folder or bundle of kit"):
         prepare(Request(profile="cpu", rerun_failed=tmp_path / "file"))
     (tmp_path / "folder").mkdir()
-    with pytest.raises(UsageFault, match=r"result.json is missing"):
+    with pytest.raises(UsageFault, match="no results folder or bundle of kit"):
         prepare(Request(profile="cpu", rerun_failed=tmp_path / "folder"))
