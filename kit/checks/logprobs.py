@@ -93,11 +93,11 @@ def effect(adapted: Compared, base: Compared) -> list[Measurement]:
         served_change, change = adapted.served - base.served, adapted.oracle - base.oracle
     expected = metrics.mean_half_square(adapted.oracle, base.oracle)
     noise = limits.noise_rms(adapted.permitted) + limits.noise_rms(base.permitted)
+    slope = metrics.slope(served_change, change)
     return [
         limits.effect_size("effect", metrics.mean_half_square(adapted.served, base.served), expected),
-        limits.effect_slope(
-            "effect_slope_off_one", metrics.slope(served_change, change), noise, metrics.rms(change, 0 * change)
-        ),
+        limits.effect_slope("effect_slope_off_one", slope, noise, metrics.rms(change, 0 * change)),
+        limits.context("effect_slope", slope, "1", "served change on the oracle's; 1 is right"),
     ]
 
 

@@ -29,6 +29,7 @@ from kit.results.model import (
     log_file,
     worst,
 )
+from kit.results.plain import in_words
 from kit.results.text import describe, one_line
 from kit.results.trace import TOLD, CaseEnd, CaseTrace, Trace, read_trace
 from kit.waiver import Waiver, Waivers, software_facts
@@ -172,7 +173,8 @@ def _measured(measurements: tuple[Measurement, ...]) -> _Finding:
         return _Finding(Status.FAILED, reason, measurements=measurements)
     if all(m.within for m in measurements):
         return _Finding(Status.PASSED, measurements=measurements)
-    return _Finding(Status.FAILED, one_line(describe(decisive)), excusable=True, measurements=measurements)
+    reason = "; ".join(filter(None, (in_words(measurements), describe(decisive))))
+    return _Finding(Status.FAILED, one_line(reason), excusable=True, measurements=measurements)
 
 
 def _unreported(case: Case, trace: Trace, first: bool) -> _Finding:

@@ -3,6 +3,7 @@
 from kit.errors import ExitCode
 from kit.measurement import Comparison, Measurement
 from kit.results.model import CaseResult, RunResult, Status
+from kit.results.plain import in_words
 from kit.results.text import describe, one_line
 
 TITLES = {
@@ -43,6 +44,16 @@ def telling(case: CaseResult) -> Measurement | None:
 def clause(measurement: Measurement) -> str:
     """`describe`, with the signs of print."""
     return describe(measurement).replace("limit <= ", "limit ≤ ").replace("limit >= ", "limit ≥ ")
+
+
+def in_full(case: CaseResult, found: Measurement) -> str:
+    """`clause`, and before it what it means, where that is known."""
+    return "; ".join(filter(None, (plain(case), clause(found))))
+
+
+def plain(case: CaseResult) -> str:
+    """What is wrong in plain words; empty where the numbers have to do."""
+    return in_words(case.measurements) if case.status in (Status.FAILED, Status.WAIVED) else ""
 
 
 def gravity(case: CaseResult) -> tuple[int, float]:
@@ -164,7 +175,7 @@ def _decisive(case: CaseResult) -> str:
     if found is None:
         return one_line(f"{case.id}: {_reason(case)}")
     told_by_it = not case.reason or describe(found) in case.reason
-    return one_line(f"{case.id}: {clause(found) if told_by_it else _reason(case)}", 500)
+    return one_line(f"{case.id}: {in_full(case, found) if told_by_it else _reason(case)}", 500)
 
 
 def _reason(case: CaseResult) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 from kit.errors import ExitCode
 from kit.results.model import RunResult, Status
 from kit.results.report.hints import Hints
-from kit.results.report.sentence import RED, clause, gravity, telling, title_of, verdict_sentence
+from kit.results.report.sentence import RED, gravity, in_full, telling, title_of, verdict_sentence
 from kit.results.text import one_line
 
 VARIABLE = "GITHUB_STEP_SUMMARY"
@@ -76,8 +76,8 @@ def _cases(result: RunResult) -> Iterator[str]:
     yield "|---|---|---|---|"
     for case in told[:_MOST_CASES]:
         worst = telling(case)
-        what = _text(clause(worst) if worst is not None and not worst.within else case.reason)
-        first = next(iter(hints.of(case)), "")
+        what = _text(in_full(case, worst) if worst is not None and not worst.within else case.reason)
+        first = " ".join(hints.of(case)[: 2 if result.faults else 1])
         yield f"| {_code(case.id)} | {_text(case.status)} | {what} | {_text(first)} |"
     yield ""
     if len(told) > _MOST_CASES:

@@ -13,7 +13,7 @@ from kit.results.model import CaseResult, RunResult, SessionResult, Status
 from kit.results.report.evidence import Block, blocks
 from kit.results.report.hints import Hints
 from kit.results.report.plots import LogScale
-from kit.results.report.sentence import RED, clause, graded, telling
+from kit.results.report.sentence import RED, clause, graded, plain, telling
 from kit.results.report.since import Since
 from kit.results.text import capped, describe, factor, number, one_line, printable
 from kit.waiver import Waiver
@@ -30,7 +30,10 @@ _ENDED_SESSION = (Status.CRASHED, Status.TIMEOUT, Status.ENVIRONMENT)
 
 @dataclass(frozen=True)
 class CaseView:
-    """One case, in full, or in short with its measurements as `lines`; `reason` is empty where `decisive` says it."""
+    """One case, in full, or in short with its measurements as `lines`; `reason` is empty where `decisive` says it.
+
+    `plain` says in words what is wrong, where that is known.
+    """
 
     case: CaseResult
     anchor: str
@@ -47,6 +50,7 @@ class CaseView:
     hints: tuple[str, ...] = ()
     evidence: tuple[Block, ...] = ()
     lines: str = ""
+    plain: str = ""
 
 
 @dataclass(frozen=True)
@@ -209,7 +213,9 @@ class View:
         reason = "" if worst and case.reason == one_line(describe(worst)) else case.reason
         if index not in self._full:
             lines = "\n".join(short_line(measurement) for measurement in case.measurements)
-            return CaseView(case, anchor(index), False, opened, decisive, margin_text(worst), reason, lines=lines)
+            return CaseView(
+                case, anchor(index), False, opened, decisive, margin_text(worst), reason, lines=lines, plain=plain(case)
+            )
         session = self._sessions.get(case.session)
         before, tail = _tail(session) if session and case.status in _ENDED_SESSION else ("", "")
         return CaseView(
@@ -227,6 +233,7 @@ class View:
             log_before=before,
             hints=self._hints.of(case),
             evidence=blocks(case.evidence),
+            plain=plain(case),
         )
 
     def _when(self, case: CaseResult) -> str:

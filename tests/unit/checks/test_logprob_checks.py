@@ -13,6 +13,7 @@ from kit.checks import mixed_batch_row, prompt_logprobs
 from kit.checks.outcome import CheckResult
 from kit.oracles.reference import LogprobOracle
 from kit.plan import GivenPrompt, MixedBatchRow, PromptLogprobs
+from kit.results.plain import in_words
 from kit.subjects.sglang_engine import Served
 
 NAMES = ("adapter-0", "adapter-1")
@@ -133,7 +134,9 @@ def test_a_missing_adapter_has_no_effect(oracle: LogprobOracle) -> None:
     engine = Engine(oracle, lambda prompt, identity: honest(prompt, None))
     assert red(prompt_logprobs.check(BASE, engine)) == set()
     everything = {"max_abs_error", "mean_half_square", "upstream_kl", "effect", "effect_slope_off_one"}
-    assert red(prompt_logprobs.check(ADAPTED, engine)) == everything
+    result = prompt_logprobs.check(ADAPTED, engine)
+    assert red(result) == everything
+    assert in_words(result.measurements) == "the adapter has no or too little effect"
 
 
 def test_another_adapters_effect_is_red(oracle: LogprobOracle) -> None:
@@ -141,6 +144,7 @@ def test_another_adapters_effect_is_red(oracle: LogprobOracle) -> None:
     swapped = {None: None, "adapter-0": "adapter-1", "adapter-1": "adapter-0"}
     result = prompt_logprobs.check(ADAPTED, Engine(oracle, lambda prompt, who: honest(prompt, swapped[who])))
     assert red(result) >= {"max_abs_error", "mean_half_square", "effect_slope_off_one"}
+    assert "not as this adapter should" in in_words(result.measurements)
 
 
 def test_an_effect_that_is_a_tenth_too_large_is_red(oracle: LogprobOracle) -> None:
@@ -152,6 +156,7 @@ def test_an_effect_that_is_a_tenth_too_large_is_red(oracle: LogprobOracle) -> No
     assert red(result) == {"max_abs_error", "mean_half_square", "effect_slope_off_one"}
     slope = next(m for m in result.measurements if m.name == "effect_slope_off_one")
     assert slope.value == pytest.approx(0.1, abs=1e-4)
+    assert in_words(result.measurements) == "the adapter acts 1.10 times as strongly as it should"
 
 
 def test_a_row_that_takes_the_identity_of_another_is_red(oracle: LogprobOracle) -> None:

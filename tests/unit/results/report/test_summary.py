@@ -23,7 +23,8 @@ def test_what_did_not_pass_is_a_table_with_what_to_try() -> None:
     assert "**FAULT INJECTED ON PURPOSE: adapter\\-scaling = 1.1.**" in text
     rows = [line for line in text.splitlines() if line.startswith("| <code>")]
     assert len(rows) == 2 and rows[0].startswith(
-        "| <code>lora-logprob/tiny/adapter-0</code> | failed | max\\_abs\\_error"
+        "| <code>lora-logprob/tiny/adapter-0</code> | failed | "
+        "the adapter acts with another strength than it should; max\\_abs\\_error"
     )
     assert "No GPU took part" in text
     assert "| case |" not in to_markdown(green())
