@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Literal
 
 from kit.errors import EnvironmentFault
-from kit.events import Trouble
-from kit.host.runtime import Ending
-from kit.process import adopt_orphans, end_descendants, exit_reason
+from kit.host.runtime import Ending, ending_of
+from kit.process import adopt_orphans, end_descendants
 from kit.secrets import is_secret
 
 
@@ -54,7 +53,7 @@ class LocalRuntime:
         if self._child is None or (code := self._child.poll()) is None:
             return None
         left = self.stop()
-        return Ending(Trouble.CRASHED if code else None, f"worker: {exit_reason(code)}", left)
+        return ending_of(code, "worker", left)
 
     def stop(self) -> tuple[str, ...]:
         """Kill the worker and every descendant."""
