@@ -17,8 +17,11 @@ _MOST_CASES = 50
 _MARKS = re.compile(r"([\\`*_{}\[\]()#+!|~@$:-])")
 
 
-def append_summary(result: RunResult) -> Path | None:
+def append_summary(result: RunResult, lost: str | None = None) -> Path | None:
     """Append the summary where the CI system asks for one; gives the file, None where none is asked for.
+
+    Args:
+        lost: why reports could not be written; the run then does not end as its cases say.
 
     Raises:
         OSError: the file cannot be written.
@@ -28,19 +31,22 @@ def append_summary(result: RunResult) -> Path | None:
         return None
     path = Path(name)
     with path.open("a", encoding="utf-8", errors="backslashreplace") as file:
-        file.write(to_markdown(result))
+        file.write(to_markdown(result, lost))
     return path
 
 
-def to_markdown(result: RunResult) -> str:
+def to_markdown(result: RunResult, lost: str | None = None) -> str:
     """`result` in a page: verdict, counts, what did not pass and what to try, and what is not proven."""
-    return "\n".join(_lines(result)) + "\n"
+    return "\n".join(_lines(result, lost)) + "\n"
 
 
-def _lines(result: RunResult) -> Iterator[str]:
-    mark = "✅" if result.exit_code is ExitCode.CONFORMS else "❌"
-    yield f"## {mark} {_text(title_of(result))}: {_text(result.profile.name)}"
+def _lines(result: RunResult, lost: str | None) -> Iterator[str]:
+    mark = "✅" if result.exit_code is ExitCode.CONFORMS and lost is None else "❌"
+    yield f"## {mark} {_text(title_of(result) if lost is None else 'Reports lost')}: {_text(result.profile.name)}"
     yield ""
+    if lost is not None:
+        yield f"**{_text(lost)}**"
+        yield ""
     for fault in result.faults:
         text = f"FAULT INJECTED ON PURPOSE: {_text(fault.name)} = {fault.strength:g}."
         yield f"> ⚠️ **{text}** This run says nothing about the hardware."
@@ -48,7 +54,8 @@ def _lines(result: RunResult) -> Iterator[str]:
     yield _text(verdict_sentence(result))
     yield ""
     yield ", ".join(f"**{count:,}** {_text(s)}" for s in Status if (count := result.counts[s])) or "No case."
-    facts = f"mode {result.mode}, exit code {result.exit_code:d}, kit {_code(result.kit_version)}"
+    code = "" if lost is not None else f"exit code {result.exit_code:d}, "
+    facts = f"mode {result.mode}, {code}kit {_code(result.kit_version)}"
     yield f"Run {_code(result.run_id)}, {facts}."
     yield ""
     for problem in result.problems:

@@ -53,3 +53,9 @@ def test_it_is_appended_where_asked_for(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setenv(VARIABLE, str(path))
     assert append_summary(green()) == path
     assert path.read_text() == "before\n" + to_markdown(green())
+
+
+def test_lost_reports_are_not_told_as_a_green_run() -> None:
+    text = to_markdown(green(), lost="junit.xml could not be written: the disk is full")
+    assert text.startswith("## ❌ Reports lost") and "the disk is full" in text
+    assert "✅" not in text and "exit code" not in text
