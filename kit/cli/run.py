@@ -69,12 +69,13 @@ def run(
             files = write_all(finished.result, finished.folder)
             conclude(finished)
         except KitError as fault:
-            with unheard(console):
-                print_result(finished.result, console, lost=str(fault))
-            raise
-        finally:
             with suppress(OSError):
-                append_summary(finished.result)
+                append_summary(finished.result, lost=str(fault))
+            with unheard(console):
+                print_result(finished.result, console, lost=str(fault), lost_code=fault.exit_code)
+            raise
+        with suppress(OSError):
+            append_summary(finished.result)
         with unheard(console):
             print_result(finished.result, console, files)
     raise typer.Exit(finished.result.exit_code)
