@@ -157,10 +157,12 @@ def test_the_image_is_recognised(client: docker.DockerClient, stack: Tiny) -> No
 
 
 def test_other_sources_are_not_recognised(
-    client: docker.DockerClient, stack: Tiny, monkeypatch: pytest.MonkeyPatch
+    client: docker.DockerClient, base: str, stack: Tiny, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     use_sources(monkeypatch, SOURCES | {"errors.py": b"changed"})
-    with pytest.raises(ImageFault, match="kit's own sources differ; run 'kit images build tiny-stack'") as caught:
+    with pytest.raises(
+        ImageFault, match=f"kit's own sources differ; run 'kit images build tiny-stack --base {base}'"
+    ) as caught:
         check_image(client, stack.definition)
     assert caught.value.exit_code is ExitCode.IMAGE
 
