@@ -3,6 +3,7 @@
 A `KitError` is shown as one line, never as a traceback. A bug in kit itself is anything else.
 """
 
+import errno
 from enum import IntEnum
 
 
@@ -59,3 +60,8 @@ class ImageFault(KitError):
     """An image or asset is missing, or is not the one that the definition names."""
 
     exit_code = ExitCode.IMAGE
+
+
+def is_disk_full(error: OSError) -> bool:
+    """Whether a write failed for want of space or quota."""
+    return error.errno in (errno.ENOSPC, errno.EDQUOT)

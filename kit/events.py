@@ -3,7 +3,6 @@
 Readers take every well-formed line and count the rest: a stream cut off at any byte still tells what it told.
 """
 
-import json
 import os
 import time
 from collections.abc import Iterable
@@ -228,8 +227,3 @@ class EventReader:
         events, damaged = parse_lines(lines)
         self.damaged += damaged
         return events
-
-
-def compact(value: JsonValue) -> str:
-    """JSON on one line, for facts that are not strings."""
-    return json.dumps(value, separators=(",", ":"), sort_keys=True)

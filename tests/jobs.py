@@ -15,7 +15,7 @@ import psutil
 from junitparser import Error, Failure, JUnitXml, Skipped
 from lxml import etree
 
-from kit.events import AnyEvent, EventReader
+from kit.events import AnyEvent, CaseStarted, EventReader
 from kit.plan import Plan
 from kit.results.model import RunResult, load_result
 from kit.results.stored import parse_run
@@ -32,6 +32,11 @@ def kit(*arguments: str, timeout: float = 600, **environment: str) -> "subproces
         timeout=timeout,
         env=os.environ | environment,
     )
+
+
+def adapter_case_started(event: AnyEvent) -> bool:
+    """The base case is measured by then, and the first adapter's is in flight."""
+    return isinstance(event, CaseStarted) and event.case == "lora-logprob/tiny-qwen3/adapter-0"
 
 
 class Job:

@@ -1,7 +1,6 @@
 """The ``kit`` command: one thin file per verb. Errors are shown here, each as one line."""
 
 import contextlib
-import errno
 import os
 import sys
 from typing import NoReturn
@@ -9,7 +8,7 @@ from typing import NoReturn
 import typer
 
 from kit.cli import assets, bundle, diff, images, profiles, report, run, schema, verify, waivers
-from kit.errors import ExitCode, KitError
+from kit.errors import ExitCode, KitError, is_disk_full
 
 app = typer.Typer(
     name="kit",
@@ -38,7 +37,7 @@ def main() -> NoReturn:
     except KitError as error:
         _fail(str(error), error.exit_code)
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+        if not is_disk_full(error):
             raise
         _fail(f"the disk is full ({error.filename or 'while writing'}); free some space", ExitCode.ENVIRONMENT)
     finally:

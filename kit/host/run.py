@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol, TypeVar
 
-from kit.errors import EnvironmentFault, ImageFault, KitError, UsageFault
+from kit.errors import EnvironmentFault, ImageFault, KitError, UsageFault, is_disk_full
 from kit.events import AnyEvent, EventLog, RuntimeEnded, Trouble
 from kit.faults.catalogue import parse_fault
 from kit.host import assets, run_folder
@@ -15,7 +15,6 @@ from kit.host.container import ContainerSpec, container_spec
 from kit.host.facts import host_facts
 from kit.host.planner import Selection, make_plan, models_of, new_run_id, with_assets
 from kit.host.rerun import selection_of_red
-from kit.host.run_folder import DISK_FULL
 from kit.host.runtime import Runtime
 from kit.host.supervisor import Observed, StopRequest, supervise
 from kit.image import ImageDefinition, find_image
@@ -241,7 +240,7 @@ def _supervised(plan: Plan, runtime: Runtime, folder: Path, stop: StopRequest, d
     except (Exception, SystemExit) as error:
         if isinstance(error, KitError) and not seen.host:
             raise
-        machine = isinstance(error, KitError) or (isinstance(error, OSError) and error.errno in DISK_FULL)
+        machine = isinstance(error, KitError) or (isinstance(error, OSError) and is_disk_full(error))
         reason = f"{error}" if machine else f"kit itself failed: {type(error).__name__}: {error}"
         trouble = Trouble.ENVIRONMENT if machine else Trouble.CRASHED
         display.line(reason)

@@ -1,15 +1,12 @@
 """The results folder of one run: new or empty, writable, and never overwritten."""
 
 import contextlib
-import errno
 import os
 import shutil
 from pathlib import Path
 
-from kit.errors import EnvironmentFault, KitError, UsageFault
+from kit.errors import EnvironmentFault, KitError, UsageFault, is_disk_full
 from kit.results.stored import HOST_FILE, PLAN_FILE, PROFILE_FILE, WAIVERS_FILE
-
-DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 def default_folder(profile_name: str, run_id: str) -> Path:
@@ -65,7 +62,7 @@ def _not_empty(folder: Path) -> UsageFault:
 
 
 def _unwritable(folder: Path, error: OSError) -> KitError:
-    if error.errno in DISK_FULL:
+    if is_disk_full(error):
         return EnvironmentFault(f"the disk of {folder} is full", "free some space, or name another with --output")
     return UsageFault(f"the output folder {folder} cannot be written: {error.strerror}", "name another with --output")
 

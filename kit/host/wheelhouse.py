@@ -1,6 +1,5 @@
 """The wheelhouse of an image: the files of its lock in kit's cache, each checked by hash whenever it is used."""
 
-import errno
 import hashlib
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
@@ -8,7 +7,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from kit.errors import EnvironmentFault, ImageFault
+from kit.errors import EnvironmentFault, ImageFault, is_disk_full
 from kit.host.lockfile import Pin, read_lock, replace_text
 from kit.host.pip import run_pip
 from kit.host.resolve import target_options
@@ -124,7 +123,7 @@ def disk_faults(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        if is_disk_full(error):
             raise EnvironmentFault(
                 f"the disk of {folder} is full", "free space, or set KIT_CACHE to another folder"
             ) from None

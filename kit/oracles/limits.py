@@ -29,20 +29,18 @@ def unit_in_last_place(dtype: Dtype, magnitude: float) -> float:
     return math.ldexp(1.0, math.frexp(magnitude)[1] - 1 - _FRACTION_BITS[dtype])
 
 
+def _at_most(name: str, value: float, limit: float, unit: str, source: LimitSource, note: str) -> Measurement:
+    return Measurement(
+        name=name, value=value, unit=unit, comparison=Comparison.AT_MOST, limit=limit, source=source, note=note
+    )
+
+
 def _peer(name: str, value: float, factor: float, peer: float, floor: float, unit: str) -> Measurement:
     if math.isfinite(peer):
         limit, note = factor * peer + floor, f"{factor:g} × peer {peer:.2e} + floor {floor:.2e}"
     else:
         limit, note = floor, f"floor {floor:.2e} alone: the peer is not finite"
-    return Measurement(
-        name=name,
-        value=value,
-        unit=unit,
-        comparison=Comparison.AT_MOST,
-        limit=limit,
-        source=LimitSource.PEER,
-        note=note,
-    )
+    return _at_most(name, value, limit, unit, LimitSource.PEER, note)
 
 
 def peer_max_abs(name: str, value: float, peer: float, dtype: Dtype, magnitude: float, unit: str) -> Measurement:
@@ -73,28 +71,13 @@ def sane_peer(value: float, dtype: Dtype, magnitude: float, unit: str) -> Measur
     Measured on the synthetic models: 0.6 units in float32, 0.4 in bfloat16; a wrong weight or position gives hundreds.
     """
     limit = PEER_SANITY * unit_in_last_place(dtype, magnitude)
-    return Measurement(
-        name="peer_rms_error",
-        value=value,
-        unit=unit,
-        comparison=Comparison.AT_MOST,
-        limit=limit,
-        source=LimitSource.PEER,
-        note=f"4 units in the last place of {dtype} at {magnitude:.3g}",
-    )
+    note = f"4 units in the last place of {dtype} at {magnitude:.3g}"
+    return _at_most("peer_rms_error", value, limit, unit, LimitSource.PEER, note)
 
 
 def upstream_at_most(name: str, value: float, limit: float, unit: str, note: str) -> Measurement:
     """Held against a constant of the upstream tests; `note` names the test."""
-    return Measurement(
-        name=name,
-        value=value,
-        unit=unit,
-        comparison=Comparison.AT_MOST,
-        limit=limit,
-        source=LimitSource.UPSTREAM,
-        note=note,
-    )
+    return _at_most(name, value, limit, unit, LimitSource.UPSTREAM, note)
 
 
 def exactly_none(name: str, count: int, note: str) -> Measurement:

@@ -1,13 +1,12 @@
 """Writing the reports of a run: each whole or not at all, and each also when another could not be written."""
 
 import contextlib
-import errno
 import os
 import tempfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from kit.errors import EnvironmentFault, KitError, ReportFault
+from kit.errors import EnvironmentFault, KitError, ReportFault, is_disk_full
 from kit.results.junit import to_junit
 from kit.results.model import RunResult
 
@@ -86,7 +85,7 @@ def _fault_of(lost: dict[str, Exception], folder: Path) -> KitError:
             "the other reports were written; report this as a fault of kit, with result.json",
         )
     first = next(iter(unwritten.values()))
-    full = first.errno in (errno.ENOSPC, errno.EDQUOT)
+    full = is_disk_full(first)
     why = "the disk is full" if full else first.strerror or str(first)
     return EnvironmentFault(
         f"{_listed(lost)} could not be written to {folder}: {why}",

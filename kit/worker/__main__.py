@@ -5,7 +5,7 @@ import errno
 import traceback
 from pathlib import Path
 
-from kit.errors import ExitCode
+from kit.errors import ExitCode, is_disk_full
 from kit.worker.entry import run_plan
 
 
@@ -19,7 +19,7 @@ def main() -> None:
         run_plan(options.folder, options.assets)
     except OSError as error:
         traceback.print_exc()
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS):
+        if not is_disk_full(error) and error.errno not in (errno.EACCES, errno.EROFS):
             raise SystemExit(1) from None
         raise SystemExit(ExitCode.ENVIRONMENT) from None
 

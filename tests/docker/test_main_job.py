@@ -9,10 +9,10 @@ import docker
 import psutil
 import pytest
 
-from kit.events import AnyEvent, CaseStarted
+from kit.events import CaseStarted
 from kit.host.container import RUN_LABEL
 from kit.plan import Plan
-from tests.jobs import Job, Outcome, kit
+from tests.jobs import Job, Outcome, adapter_case_started, kit
 
 pytestmark = [pytest.mark.docker, pytest.mark.engine]
 DOCKER = ("--profile", "cpu", "--runtime", "docker")
@@ -46,10 +46,6 @@ def process_in(container: "docker.models.containers.Container", words: str) -> p
     """A process of the container by a part of its command line, as seen from the host."""
     table = container.top(ps_args="-eo pid,args")
     return psutil.Process(next(int(row[0]) for row in table["Processes"] if words in row[1]))
-
-
-def second_case_started(event: AnyEvent) -> bool:
-    return isinstance(event, CaseStarted) and event.case == f"{LORA}/adapter-0"
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +92,7 @@ def test_the_container_is_closed_up(tmp_path: Path, client: "docker.DockerClient
 
 def test_a_killed_container_loses_no_verdict(tmp_path: Path, client: "docker.DockerClient") -> None:
     job = Job(tmp_path / "out", *DOCKER)
-    job.wait_for(second_case_started)
+    job.wait_for(adapter_case_started)
     running(client).kill()
     done = job.finish(60)
     assert done.code == 5
@@ -108,7 +104,7 @@ def test_a_killed_container_loses_no_verdict(tmp_path: Path, client: "docker.Doc
 
 def test_a_removed_container_loses_no_verdict(tmp_path: Path, client: "docker.DockerClient") -> None:
     job = Job(tmp_path / "out", *DOCKER, "--case", f"{LORA}/*")
-    job.wait_for(second_case_started)
+    job.wait_for(adapter_case_started)
     running(client).remove(force=True)
     done = job.finish(60)
     assert done.code == 5
@@ -118,7 +114,7 @@ def test_a_removed_container_loses_no_verdict(tmp_path: Path, client: "docker.Do
 
 def test_a_killed_engine_child_loses_no_verdict(tmp_path: Path, client: "docker.DockerClient") -> None:
     job = Job(tmp_path / "out", *DOCKER, "--case", f"{LORA}/*", "--case", "*d64-dv64-s5")
-    job.wait_for(second_case_started)
+    job.wait_for(adapter_case_started)
     process_in(running(client), "sglang::scheduler").kill()
     done = job.finish(300)
     assert done.code == 5
@@ -131,7 +127,7 @@ def test_a_killed_engine_child_loses_no_verdict(tmp_path: Path, client: "docker.
 
 def test_a_killed_worker_loses_no_verdict(tmp_path: Path, client: "docker.DockerClient") -> None:
     job = Job(tmp_path / "out", *DOCKER, "--case", f"{LORA}/*")
-    job.wait_for(second_case_started)
+    job.wait_for(adapter_case_started)
     process_in(running(client), "python -m kit.worker /kit/run").kill()
     done = job.finish(60)
     assert done.code == 5

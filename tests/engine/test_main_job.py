@@ -8,8 +8,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from kit.events import AnyEvent, CaseFinished, CaseStarted, SessionReady, WorkerStarted
-from tests.jobs import Job, Outcome, outcome
+from kit.events import SessionReady, WorkerStarted
+from tests.jobs import Job, Outcome, adapter_case_started, outcome
 
 pytestmark = pytest.mark.engine
 LOCAL = ("--profile", "cpu", "--runtime", "local")
@@ -17,14 +17,6 @@ LORA = "lora-logprob/tiny-qwen3"
 EDGES = f"{LORA}/vocabulary-edges"
 LORA_CASES = {f"{LORA}/base", f"{LORA}/adapter-0", f"{LORA}/adapter-1", EDGES}
 MIXED = "multi-lora/tiny-qwen3"
-
-
-def first_case_done(event: AnyEvent) -> bool:
-    return isinstance(event, CaseFinished)
-
-
-def second_case_started(event: AnyEvent) -> bool:
-    return isinstance(event, CaseStarted) and event.case == f"{LORA}/adapter-0"
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +75,7 @@ def engine_child(job: Job) -> psutil.Process:
 
 def test_a_killed_engine_child_loses_no_verdict(tmp_path: Path) -> None:
     job = Job(tmp_path / "out", *LOCAL)
-    job.wait_for(second_case_started)
+    job.wait_for(adapter_case_started)
     engine_child(job).kill()
     done = job.finish(300)
     assert done.code == 5
@@ -97,7 +89,7 @@ def test_a_killed_engine_child_loses_no_verdict(tmp_path: Path) -> None:
 def test_a_killed_worker_loses_no_verdict(tmp_path: Path) -> None:
     job = Job(tmp_path / "out", *LOCAL)
     worker = job.wait_for(lambda event: isinstance(event, WorkerStarted))
-    job.wait_for(second_case_started)
+    job.wait_for(adapter_case_started)
     assert isinstance(worker, WorkerStarted)
     psutil.Process(worker.pid).kill()
     done = job.finish(60)
