@@ -150,3 +150,14 @@ def one_case(
         today=today,
     )
     return result.cases[0], result
+
+
+ALL_THREE = {"s": [LORA, MIXED, KERNEL]}
+
+
+def statuses(result: RunResult) -> list[str]:
+    return [case.status.value for case in result.cases]
+
+
+def texts(result: RunResult) -> str:
+    return "\n".join(problem.text for problem in result.problems)

@@ -18,8 +18,9 @@ from kit.events import (
     WorkerStarted,
 )
 from kit.measurement import Comparison, LimitSource, Measurement
-from kit.results.model import Mode, RunResult, Status
+from kit.results.model import Mode, Status
 from tests.unit.results.streams import (
+    ALL_THREE,
     GOOD_END,
     KERNEL,
     LORA,
@@ -36,20 +37,11 @@ from tests.unit.results.streams import (
     plan,
     session_events,
     skipped_events,
+    statuses,
+    texts,
     waiver,
     worker,
 )
-
-ALL_THREE = {"s": [LORA, MIXED, KERNEL]}
-
-
-def statuses(result: RunResult) -> list[str]:
-    return [case.status.value for case in result.cases]
-
-
-def texts(result: RunResult) -> str:
-    return "\n".join(problem.text for problem in result.problems)
-
 
 # Rows of the table that one measured case shows.
 

@@ -8,12 +8,12 @@ from kit.events import (
     RuntimeEnded,
     Trouble,
 )
-from kit.results.model import Mode, RunResult, Status
+from kit.results.model import Mode, Status
 from kit.waiver import Expected
 from tests.unit.results.streams import (
+    ALL_THREE,
     KERNEL,
     LORA,
-    MIXED,
     RUNTIME_STARTED,
     case_events,
     death,
@@ -22,19 +22,11 @@ from tests.unit.results.streams import (
     one_case,
     plan,
     session_events,
+    statuses,
+    texts,
     waiver,
     worker,
 )
-
-ALL_THREE = {"s": [LORA, MIXED, KERNEL]}
-
-
-def statuses(result: RunResult) -> list[str]:
-    return [case.status.value for case in result.cases]
-
-
-def texts(result: RunResult) -> str:
-    return "\n".join(problem.text for problem in result.problems)
 
 
 def test_waived_when_it_failed_and_a_valid_waiver_covers_it() -> None:
