@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from kit.digest import file_sha256
 from kit.errors import EnvironmentFault
 from kit.paths import cache_folder, package_folder
 from kit.plan import AssetFile
@@ -81,10 +82,7 @@ def _read(folder: Path, expected: frozenset[str]) -> tuple[AssetFile, ...] | Non
 
 def _matches(folder: Path, file: AssetFile) -> bool:
     path = folder / file.path
-    if not path.is_file():
-        return False
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest() == file.sha256
+    return path.is_file() and file_sha256(path) == file.sha256
 
 
 def _sync(folder: Path) -> None:

@@ -1,12 +1,12 @@
 """The wheelhouse of an image: the files of its lock in kit's cache, each checked by hash whenever it is used."""
 
-import hashlib
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from kit.digest import file_sha256
 from kit.errors import EnvironmentFault, ImageFault, is_disk_full
 from kit.host.lockfile import Pin, read_lock, replace_text
 from kit.host.pip import run_pip
@@ -64,12 +64,6 @@ def fetch_wheels(definition: ImageDefinition) -> Wheelhouse:
         if not (folder / MARKER).is_file():
             replace_text(folder / MARKER, sums)
     return Wheelhouse(folder, tuple(path for _, path in wheels), len(missing))
-
-
-def file_sha256(path: Path) -> str:
-    """SHA-256 (hex) of a file."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _borrow(folder: Path, pins: Iterable[Pin]) -> None:

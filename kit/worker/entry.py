@@ -1,6 +1,5 @@
 """The worker: runs the sessions of a plan as child processes, one after the other, and writes the event stream."""
 
-import hashlib
 import os
 import platform
 import shutil
@@ -9,6 +8,7 @@ from importlib import metadata
 from pathlib import Path
 
 from kit import __version__
+from kit.digest import file_sha256
 from kit.events import EventLog, SessionEnded, Trouble, WorkerFinished, WorkerStarted
 from kit.plan import Plan
 from kit.process import adopt_orphans, die_with_parent
@@ -42,8 +42,7 @@ def damaged_asset(plan: Plan, assets: Path) -> str | None:
     """Why the assets folder is not what the plan says, in one line; None if it is."""
     for file in plan.assets:
         try:
-            with (assets / file.path).open("rb") as stream:
-                found = hashlib.file_digest(stream, "sha256").hexdigest()
+            found = file_sha256(assets / file.path)
         except OSError as error:
             return f"asset {file.path} cannot be read: {error.strerror}"
         if found != file.sha256:

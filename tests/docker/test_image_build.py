@@ -10,11 +10,12 @@ from pathlib import Path
 import docker
 import pytest
 
+from kit.digest import file_sha256
 from kit.errors import ExitCode, ImageFault
 from kit.host import image_build
 from kit.host.image_build import BuildOptions, BuiltImage, build_image, check_image
 from kit.host.lockfile import Pin, write_lock
-from kit.host.wheelhouse import file_sha256, wheelhouse_folder
+from kit.host.wheelhouse import wheelhouse_folder
 from kit.image import ImageDefinition, definition_digest, lock_digest, source_digest, source_files
 from kit.paths import cache_folder
 from tests.docker.conftest import BASE

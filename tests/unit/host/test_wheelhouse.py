@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from kit.digest import file_sha256
 from kit.errors import EnvironmentFault, ExitCode, ImageFault
 from kit.host import wheelhouse
 from kit.host.image_lock import lock_wheels
 from kit.host.lockfile import Pin, read_lock, write_lock
 from kit.host.pip import pip_fault
 from kit.host.resolve import resolve, target_options
-from kit.host.wheelhouse import MARKER, fetch_wheels, file_sha256, wheelhouse_folder
+from kit.host.wheelhouse import MARKER, fetch_wheels, wheelhouse_folder
 from kit.image import ImageDefinition, PythonTarget
 from tests.tiny_wheels import NEXT_PYTHON, make_definition, make_wheel
 
