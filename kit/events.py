@@ -179,11 +179,11 @@ def parse_lines(lines: Iterable[bytes]) -> tuple[list[AnyEvent], int]:
     return events, len(parsed) - len(events)
 
 
-class EventLog:
-    """The only writer of one event file: each event is one write, so a reader never sees half of one and a kill loses at most the last."""
+class EventWriter:
+    """Writes events to an open file or pipe, one a line; an event shorter than a pipe's buffer is one write."""
 
-    def __init__(self, path: Path) -> None:
-        self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
 
     def append(self, event: Event) -> None:
         """Write one event. Raises OSError where the disk is full."""
@@ -192,8 +192,15 @@ class EventLog:
             data = data[os.write(self._fd, data) :]
 
     def close(self) -> None:
-        """Close the file; further appends raise OSError."""
+        """Close it; further appends raise OSError."""
         os.close(self._fd)
+
+
+class EventLog(EventWriter):
+    """The only writer of one event file: each event is one write, so a reader never sees half of one and a kill loses at most the last."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644))
 
 
 class EventReader:

@@ -179,12 +179,28 @@ class Session(Record):
     Attributes:
         start_seconds: time limit until it is ready for cases.
         case_seconds: time limit of each case.
+        gpus: how many GPUs it needs for itself, or its share of (`Devices.sessions_at_once`); without GPUs, 1 stands for the CPU.
     """
 
     id: str
     spec: SessionSpec
     start_seconds: float
     case_seconds: float
+    gpus: int = Field(default=1, ge=1)
+
+
+class Devices(Record):
+    """What the sessions of a plan share.
+
+    Attributes:
+        count: GPUs, or 1 for the CPU.
+        sessions_at_once: how many sessions may run on one of them at a time.
+        visible: the variable that tells a process which GPUs are its own; None without GPUs.
+    """
+
+    count: int = Field(default=1, ge=1)
+    sessions_at_once: int = Field(default=1, ge=1)
+    visible: Literal["CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"] | None = None
 
 
 class AssetFile(Record):
@@ -207,7 +223,8 @@ class Plan(Record):
     Attributes:
         run_id: unique id, also the value of the container label ``kit.run``.
         profile: name of the profile. architecture: what the devices must report, such as gfx950; a session refuses any other.
-        sessions: in the order in which they run.
+        sessions: in the order in which they start.
+        devices: what they share.
         cases: every planned case, skipped ones included.
         omitted: how many cases of the profile a selection left out.
         assets: what the assets folder must hold, checked before use.
@@ -223,6 +240,7 @@ class Plan(Record):
     profile: str
     architecture: str
     sessions: tuple[Session, ...]
+    devices: Devices = Devices()
     cases: tuple[Case, ...]
     omitted: int = Field(default=0, ge=0)
     assets: tuple[AssetFile, ...] = ()

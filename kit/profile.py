@@ -142,6 +142,7 @@ class Profile(Record):
         vendor: ``cpu`` has no GPU.
         architecture: as the driver reports it: gfx950, sm_100, sm_90; x86_64 for a CPU.
         gpus: how many GPUs the profile needs.
+        sessions_at_once: how many sessions may share one GPU, or the CPU, at a time.
         image: name of a definition in ``images/``.
         mandatory: batteries that `qualify` may not miss.
         stand_ins: modules that replace what this profile's stack lacks; each is named in the report.
@@ -154,6 +155,7 @@ class Profile(Record):
     vendor: Literal["cpu", "amd", "nvidia"]
     architecture: str
     gpus: int = Field(ge=0)
+    sessions_at_once: int = Field(default=1, ge=1, le=16)
     image: str
     mandatory: tuple[BatteryName, ...]
     stand_ins: tuple[StandIn, ...] = ()

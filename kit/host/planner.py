@@ -5,11 +5,12 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from typing import Literal
 
 from kit.batteries import BATTERIES
 from kit.errors import UsageFault
 from kit.names import near_matches, unknown
-from kit.plan import AssetFile, Case, InjectedFault, Plan, Session, SGLangSession
+from kit.plan import AssetFile, Case, Devices, InjectedFault, Plan, Session, SGLangSession
 from kit.profile import Profile
 
 
@@ -69,11 +70,27 @@ def make_plan(profile: Profile, selection: Selection, run_id: str) -> Plan:
         profile=profile.name,
         architecture=profile.architecture,
         sessions=tuple(sessions.values()),
+        devices=devices_of(profile),
         cases=tuple(cases),
         omitted=len(everything) - len(cases),
         faults=selection.faults,
         rerun_of=selection.rerun_of,
         run_seconds=profile.time.run.total_seconds(),
+    )
+
+
+_VISIBLE: dict[str, Literal["CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"]] = {
+    "nvidia": "CUDA_VISIBLE_DEVICES",
+    "amd": "HIP_VISIBLE_DEVICES",
+}
+
+
+def devices_of(profile: Profile) -> Devices:
+    """What the sessions of a profile share."""
+    return Devices(
+        count=max(1, profile.gpus),
+        sessions_at_once=profile.sessions_at_once,
+        visible=_VISIBLE.get(profile.vendor),
     )
 
 

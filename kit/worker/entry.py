@@ -1,4 +1,4 @@
-"""The worker: runs the sessions of a plan as child processes, one after the other, and writes the event stream."""
+"""The worker: runs the sessions of a plan as child processes and writes the event stream."""
 
 import os
 import platform
@@ -12,7 +12,7 @@ from kit.digest import file_sha256
 from kit.events import EventLog, SessionEnded, Trouble, WorkerFinished, WorkerStarted
 from kit.plan import Plan
 from kit.process import adopt_orphans, die_with_parent
-from kit.worker.session_process import SessionProcess
+from kit.worker.scheduler import Scheduler
 
 _REPORTED_PACKAGES = ("torch", "sglang", "sglang-kernel", "triton", "transformers", "peft", "numpy", "wave-lang")
 
@@ -27,11 +27,11 @@ def run_plan(folder: Path, assets: Path) -> None:
     scratch = Path(tempfile.mkdtemp(prefix="kit-scratch-"))
     try:
         fault = damaged_asset(plan, assets)
-        for session in plan.sessions:
-            if fault:
+        if fault is None:
+            Scheduler(plan, folder, assets, scratch, log).run()
+        else:
+            for session in plan.sessions:
                 log.append(SessionEnded(session=session.id, trouble=Trouble.ENVIRONMENT, reason=fault))
-            else:
-                SessionProcess(plan, session, folder, assets, scratch, log).run()
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
     log.append(WorkerFinished())

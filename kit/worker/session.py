@@ -3,7 +3,6 @@
 Run by `kit.worker.session_process`. Whatever a subject prints goes to the session's log, never into the event stream.
 """
 
-import argparse
 import os
 import time
 import traceback
@@ -16,7 +15,7 @@ from kit.events import (
     CaseFinished,
     CaseSkipped,
     CaseStarted,
-    Event,
+    EventWriter,
     SessionEnded,
     SessionReady,
     Trouble,
@@ -24,17 +23,7 @@ from kit.events import (
 from kit.plan import Case, Plan, Session
 from kit.process import die_with_parent
 from kit.subjects import Subject, Workspace, open_subject
-
-
-class _Pipe:
-    def __init__(self, fd: int) -> None:
-        os.set_inheritable(fd, False)
-        self._fd = fd
-
-    def send(self, event: Event) -> None:
-        data = memoryview(event.model_dump_json().encode() + b"\n")
-        while data:
-            data = data[os.write(self._fd, data) :]
+from kit.worker.arguments import parse_session_arguments
 
 
 def _trouble_of(error: BaseException) -> Trouble:
@@ -48,16 +37,16 @@ def _one_line(error: BaseException) -> str:
     return text if isinstance(error, KitError) else f"{type(error).__name__}: {text}"
 
 
-def _answer(case: Case, session: Session, subject: Subject, pipe: _Pipe) -> None:
-    pipe.send(CaseStarted(session=session.id, case=case.id))
+def _answer(case: Case, session: Session, subject: Subject, pipe: EventWriter) -> None:
+    pipe.append(CaseStarted(session=session.id, case=case.id))
     start = time.monotonic()
     try:
         result = run_check(case.spec, subject)
     except NotApplicable as reason:
-        pipe.send(CaseSkipped(session=session.id, case=case.id, reason=str(reason)))
+        pipe.append(CaseSkipped(session=session.id, case=case.id, reason=str(reason)))
     except Exception as error:
         traceback.print_exc()
-        pipe.send(
+        pipe.append(
             CaseFailedToRun(
                 session=session.id,
                 case=case.id,
@@ -67,7 +56,7 @@ def _answer(case: Case, session: Session, subject: Subject, pipe: _Pipe) -> None
             )
         )
     else:
-        pipe.send(
+        pipe.append(
             CaseFinished(
                 session=session.id,
                 case=case.id,
@@ -87,38 +76,32 @@ def _refuse_wrong_architecture(plan: Plan, subject: Subject) -> None:
         )
 
 
-def run_session(plan: Plan, session: Session, workspace: Workspace, pipe: _Pipe) -> None:
+def run_session(plan: Plan, session: Session, workspace: Workspace, pipe: EventWriter) -> None:
     """Open the subject and answer every case; a subject that cannot be opened is the session's last word."""
     start = time.monotonic()
     try:
         with open_subject(session.spec, workspace) as subject:
             _refuse_wrong_architecture(plan, subject)
-            pipe.send(SessionReady(session=session.id, seconds=time.monotonic() - start, facts=subject.facts))
+            pipe.append(SessionReady(session=session.id, seconds=time.monotonic() - start, facts=subject.facts))
             for case in plan.cases_of(session.id):
                 _answer(case, session, subject, pipe)
     except Exception as error:
         traceback.print_exc()
-        pipe.send(SessionEnded(session=session.id, trouble=_trouble_of(error), reason=_one_line(error)))
+        pipe.append(SessionEnded(session=session.id, trouble=_trouble_of(error), reason=_one_line(error)))
         raise SystemExit(1) from None
 
 
 def main() -> None:
     """Parse what the worker hands over, and run the session."""
-    parser = argparse.ArgumentParser(prog="kit.worker.session")
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("session")
-    parser.add_argument("--assets", type=Path, required=True)
-    parser.add_argument("--scratch", type=Path, required=True)
-    parser.add_argument("--events", type=int, required=True)
-    parser.add_argument("--parent", type=int, required=True)
-    options = parser.parse_args()
-    die_with_parent(options.parent)
-    plan = Plan.model_validate_json((options.folder / "plan.json").read_bytes())
-    session = next(s for s in plan.sessions if s.id == options.session)
-    scratch: Path = options.scratch / session.id
+    arguments, events, parent = parse_session_arguments("kit.worker.session")
+    os.set_inheritable(events, False)
+    die_with_parent(parent)
+    plan = Plan.model_validate_json((arguments.folder / "plan.json").read_bytes())
+    session = next(s for s in plan.sessions if s.id == arguments.session)
+    scratch: Path = arguments.scratch / session.id
     scratch.mkdir(parents=True, exist_ok=True)
-    workspace = Workspace(assets=options.assets, scratch=scratch, faults=plan.faults)
-    run_session(plan, session, workspace, _Pipe(options.events))
+    workspace = Workspace(assets=arguments.assets, scratch=scratch, faults=plan.faults)
+    run_session(plan, session, workspace, EventWriter(events))
 
 
 if __name__ == "__main__":

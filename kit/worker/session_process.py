@@ -1,10 +1,9 @@
-"""One session as the worker sees it: a child process, its event pipe, its time limits, and how it ended."""
+"""One session as its keeper sees it: a child process, its event pipe, its time limits, and how it ended."""
 
 import contextlib
 import os
 import selectors
 import subprocess
-import sys
 import time
 from collections import deque
 from pathlib import Path
@@ -15,15 +14,16 @@ from kit.events import (
     CaseFinished,
     CaseSkipped,
     CaseStarted,
-    EventLog,
+    EventWriter,
     SessionEnded,
     SessionReady,
     SessionStarted,
     Trouble,
     parse_event,
 )
-from kit.plan import Plan, Session
+from kit.plan import Plan
 from kit.process import end_descendants, exit_reason, memory_kills
+from kit.worker.arguments import SessionArguments
 
 _SHUTDOWN_SECONDS = 60.0
 _POLL_SECONDS = 0.2
@@ -35,14 +35,11 @@ _LINE_BYTES = 4 * 1024 * 1024
 class SessionProcess:
     """Runs one session to its end and reports it; never raises for what the child does."""
 
-    def __init__(self, plan: Plan, session: Session, folder: Path, assets: Path, scratch: Path, log: EventLog) -> None:
-        self._session = session
+    def __init__(self, plan: Plan, arguments: SessionArguments, log: EventWriter) -> None:
+        self._session = session = next(s for s in plan.sessions if s.id == arguments.session)
+        self._arguments = arguments
         self._log = log
-        self._log_path = folder / "logs" / f"{session.id}.log"
-        self._command = [
-            sys.executable, "-m", "kit.worker.session", str(folder), session.id,
-            "--assets", str(assets), "--scratch", str(scratch), "--parent", str(os.getpid()),
-        ]  # fmt: skip
+        self._log_path = arguments.folder / "logs" / f"{session.id}.log"
         self._stage = "while it started"
         self._deadline = time.monotonic() + session.start_seconds
         self._limit = session.start_seconds
@@ -57,7 +54,7 @@ class SessionProcess:
         with self._log_path.open("wb") as output, os.fdopen(read_fd, "rb", buffering=0) as pipe:
             try:
                 child = subprocess.Popen(
-                    [*self._command, "--events", str(write_fd)],
+                    self._arguments.command("kit.worker.session", write_fd),
                     stdin=subprocess.DEVNULL,
                     stdout=output,
                     stderr=subprocess.STDOUT,
@@ -131,7 +128,7 @@ class SessionProcess:
         reason = exit_reason(returncode)
         if not in_time:
             trouble, reason = Trouble.TIMEOUT, f"over its limit of {self._limit:g} s {self._stage}; ended by kit"
-        elif memory_kills:
+        elif memory_kills and (returncode != 0 or self._unanswered):  # else another session's process was killed
             trouble, reason = Trouble.ENVIRONMENT, f"out of memory {self._stage}: the kernel killed a process"
         elif self._last_word is not None and self._last_word.trouble is not None:
             trouble, reason = self._last_word.trouble, self._last_word.reason

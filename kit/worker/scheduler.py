@@ -1,0 +1,127 @@
+"""Runs the sessions of a plan, as many at once as the devices allow."""
+
+import os
+import selectors
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from kit.events import EventWriter, SessionEnded, Trouble, parse_event
+from kit.plan import Devices, Plan, Session
+from kit.process import exit_reason
+from kit.worker.arguments import SessionArguments
+
+_CHUNK = 65_536
+
+
+class Shares:
+    """Who uses which device. A session takes a share of as many devices as it needs, the least used ones first."""
+
+    def __init__(self, devices: Devices) -> None:
+        self._free = [devices.sessions_at_once] * devices.count
+
+    def take(self, count: int) -> tuple[int, ...] | None:
+        """Indices of `count` devices that have a share left; None where there are not enough."""
+        ranked = sorted(range(len(self._free)), key=lambda device: (-self._free[device], device))
+        chosen = tuple(sorted(device for device in ranked[:count] if self._free[device] > 0))
+        if len(chosen) < count:
+            return None
+        for device in chosen:
+            self._free[device] -= 1
+        return chosen
+
+    def give_back(self, chosen: tuple[int, ...]) -> None:
+        """The opposite of `take`."""
+        for device in chosen:
+            self._free[device] += 1
+
+
+def visible_devices(devices: Devices, chosen: tuple[int, ...], environment: Mapping[str, str]) -> dict[str, str]:
+    """The variable that shows a session only its own devices; where this process sees a subset, indices count in it."""
+    if devices.visible is None:
+        return {}
+    seen = environment.get(devices.visible, "")
+    names = seen.split(",") if seen else [str(index) for index in range(devices.count)]
+    return {devices.visible: ",".join(names[index] for index in chosen)}
+
+
+@dataclass
+class _Kept:
+    """A session that runs: its keeper, the unfinished last line of its events, its devices."""
+
+    session: str
+    keeper: "subprocess.Popen[bytes]"
+    devices: tuple[int, ...]
+    rest: bytes = b""
+    ended: bool = field(default=False)
+
+
+class Scheduler:
+    """Starts a keeper for every session and forwards its events.
+
+    Sessions that need many devices start first, else in the order of the plan: a wide one would otherwise wait for all
+    devices at once. A session that needs more devices than there are is reported and not run.
+    """
+
+    def __init__(self, plan: Plan, folder: Path, assets: Path, scratch: Path, log: EventWriter) -> None:
+        self._plan = plan
+        self._folder, self._assets, self._scratch = folder, assets, scratch
+        self._log = log
+        self._shares = Shares(plan.devices)
+        self._selector = selectors.DefaultSelector()
+
+    def run(self) -> None:
+        """Run every session to its end.
+
+        Raises:
+            OSError: the event log cannot be written.
+        """
+        waiting = sorted(self._plan.sessions, key=lambda session: -session.gpus)
+        while waiting or self._selector.get_map():
+            waiting = [session for session in waiting if not self._started(session)]
+            for key, _ in self._selector.select():
+                self._forward(key.fd, key.data)
+
+    def _started(self, session: Session) -> bool:
+        """Whether the session no longer waits."""
+        if session.gpus > self._plan.devices.count:
+            reason = f"it needs {session.gpus} GPUs, and the profile has {self._plan.devices.count}"
+            self._log.append(SessionEnded(session=session.id, trouble=Trouble.ENVIRONMENT, reason=reason))
+            return True
+        devices = self._shares.take(session.gpus)
+        if devices is None:
+            return False
+        arguments = SessionArguments(self._folder, session.id, self._assets, self._scratch)
+        read_fd, write_fd = os.pipe()
+        os.set_blocking(read_fd, False)
+        try:
+            keeper = subprocess.Popen(
+                arguments.command("kit.worker.keeper", write_fd),
+                stdin=subprocess.DEVNULL,
+                pass_fds=(write_fd,),
+                env=os.environ | visible_devices(self._plan.devices, devices, os.environ),
+            )
+        finally:
+            os.close(write_fd)
+        self._selector.register(read_fd, selectors.EVENT_READ, _Kept(session.id, keeper, devices))
+        return True
+
+    def _forward(self, fd: int, kept: _Kept) -> None:
+        chunk = os.read(fd, _CHUNK)
+        *lines, kept.rest = (kept.rest + chunk).split(b"\n")
+        for line in lines:
+            if event := parse_event(line):
+                kept.ended = kept.ended or isinstance(event, SessionEnded)
+                self._log.append(event)
+        if chunk == b"":
+            self._selector.unregister(fd)
+            os.close(fd)
+            self._conclude(kept)
+
+    def _conclude(self, kept: _Kept) -> None:
+        code = kept.keeper.wait()
+        self._shares.give_back(kept.devices)
+        if not kept.ended:
+            reason = f"{exit_reason(code)} of the process that kept it"
+            self._log.append(SessionEnded(session=kept.session, trouble=Trouble.CRASHED, reason=reason))
