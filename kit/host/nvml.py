@@ -1,0 +1,61 @@
+"""NVIDIA GPUs as the driver's management library (NVML) tells them."""
+
+from kit.errors import EnvironmentFault
+from kit.host.gpu import Gpu
+
+
+def nvml_gpus() -> tuple[Gpu, ...]:
+    """The NVIDIA GPUs of this machine, in NVML's order (by PCI bus); none where the driver is not there.
+
+    Raises:
+        EnvironmentFault: the driver is there and does not answer.
+    """
+    import pynvml
+
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError as error:
+        if error.value in (pynvml.NVML_ERROR_LIBRARY_NOT_FOUND, pynvml.NVML_ERROR_DRIVER_NOT_LOADED):
+            return ()
+        raise _fault(error) from None
+    try:
+        return tuple(_gpu(index) for index in range(pynvml.nvmlDeviceGetCount()))
+    except pynvml.NVMLError as error:
+        raise _fault(error) from None
+    finally:
+        pynvml.nvmlShutdown()
+
+
+def _fault(error: Exception) -> EnvironmentFault:
+    return EnvironmentFault(f"the NVIDIA driver does not answer: {error}", "see 'nvidia-smi' and 'dmesg'")
+
+
+def _gpu(index: int) -> Gpu:
+    import pynvml
+
+    handle = pynvml.nvmlDeviceGetHandleByIndex(index)
+    major, minor = pynvml.nvmlDeviceGetCudaComputeCapability(handle)
+    processes = pynvml.nvmlDeviceGetComputeRunningProcesses(handle)
+    return Gpu(
+        index=index,
+        vendor="nvidia",
+        architecture=f"sm_{major}{minor}",
+        memory=int(pynvml.nvmlDeviceGetMemoryInfo(handle).total),
+        render_node="",
+        unique_id=str(pynvml.nvmlDeviceGetUUID(handle)),
+        device_id=int(pynvml.nvmlDeviceGetPciInfo(handle).pciDeviceId) >> 16,
+        partition="MIG" if _is_split(handle) else "",
+        busy_pids=tuple(sorted({int(process.pid) for process in processes})),
+    )
+
+
+def _is_split(handle: object) -> bool:
+    import pynvml
+
+    try:
+        current, _ = pynvml.nvmlDeviceGetMigMode(handle)
+    except pynvml.NVMLError as error:
+        if error.value == pynvml.NVML_ERROR_NOT_SUPPORTED:
+            return False
+        raise
+    return bool(current == pynvml.NVML_DEVICE_MIG_ENABLE)
