@@ -12,6 +12,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field, FiniteFloat, JsonValue, TypeAdapter, ValidationError
 
+from kit.errors import ExitCode
+from kit.finding import Finding
 from kit.measurement import Measurement, Record
 
 EVENT_SCHEMA = 1
@@ -122,6 +124,33 @@ class WorkerFinished(Event):
     event: Literal["worker-finished"] = "worker-finished"
 
 
+class MachineFound(Event):
+    """Host: what the look at the machine before the start found, without what was well."""
+
+    event: Literal["machine-found"] = "machine-found"
+    findings: tuple[Finding, ...]
+
+
+class RunRefused(Event):
+    """Host: nothing was started.
+
+    Attributes:
+        exit_code: 3, the machine cannot run this; 4, an image or asset is at fault.
+        reason: what is wrong and what to do, one line.
+    """
+
+    event: Literal["run-refused"] = "run-refused"
+    exit_code: Literal[ExitCode.ENVIRONMENT, ExitCode.IMAGE]
+    reason: str
+
+
+class MachineLeft(Event):
+    """Host: what the run left on the machine, one line each: processes on the GPUs, their memory, containers."""
+
+    event: Literal["machine-left"] = "machine-left"
+    left: tuple[str, ...]
+
+
 class RuntimeStarted(Event):
     """Host: the container or local process was started. `facts`: engine, image id, container id, host."""
 
@@ -157,8 +186,11 @@ AnyEvent = Annotated[
     | CaseFailedToRun
     | SessionEnded
     | WorkerFinished
+    | MachineFound
+    | RunRefused
     | RuntimeStarted
-    | RuntimeEnded,
+    | RuntimeEnded
+    | MachineLeft,
     Field(discriminator="event"),
 ]
 _ADAPTER: TypeAdapter[AnyEvent] = TypeAdapter(AnyEvent)

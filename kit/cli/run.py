@@ -1,10 +1,16 @@
 """``kit run``: qualify this machine against a hardware profile."""
 
+import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from kit.cli.progress import SafeConsole
+    from kit.errors import ExitCode
+    from kit.host.run import Prepared
 
 
 def run(
@@ -36,13 +42,8 @@ def run(
     ] = False,
 ) -> None:
     """Run the conformance batteries of a profile and write JUnit XML with the evidence behind it."""
-    from kit.cli.progress import Progress, SafeConsole, unheard
-    from kit.errors import KitError
-    from kit.host.run import Request, conclude, execute, prepare
-    from kit.host.supervisor import stop_signals
-    from kit.results.console import print_result
-    from kit.results.files import write_all
-    from kit.results.report.summary import append_summary
+    from kit.cli.progress import SafeConsole
+    from kit.host.run import Request, prepare
 
     prepared = prepare(
         Request(
@@ -62,12 +63,28 @@ def run(
 
         print_plan(prepared, console)
         return
+    raise typer.Exit(carry_out(prepared, console))
+
+
+def carry_out(prepared: "Prepared", console: "SafeConsole") -> "ExitCode":
+    """Run it, write the reports, and say how it went.
+
+    Raises:
+        KitError: the results folder cannot be had, or reports were lost.
+    """
+    from kit.cli.progress import Progress, unheard
+    from kit.errors import KitError
+    from kit.host.run import execute, write_reports
+    from kit.host.supervisor import stop_signals
+    from kit.results.console import print_result
+    from kit.results.report.summary import append_summary
+
     with stop_signals() as stop:
         with Progress(prepared.plan, console) as progress:
             finished = execute(prepared, stop, progress)
+        finished.reserve.free()
         try:
-            files = write_all(finished.result, finished.folder)
-            conclude(finished)
+            files = write_reports(finished.result, finished.folder)
         except KitError as fault:
             with suppress(OSError):
                 append_summary(finished.result, lost=str(fault))
@@ -78,4 +95,7 @@ def run(
             append_summary(finished.result)
         with unheard(console):
             print_result(finished.result, console, files)
-    raise typer.Exit(finished.result.exit_code)
+        if finished.refused:
+            with suppress(OSError, ValueError):
+                print(f"kit: {finished.refused}", file=sys.stderr)
+    return finished.result.exit_code

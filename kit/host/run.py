@@ -3,12 +3,12 @@
 import contextlib
 import hashlib
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol, TypeVar
 
-from kit.errors import EnvironmentFault, ImageFault, KitError, UsageFault, is_disk_full
-from kit.events import AnyEvent, EventLog, RuntimeEnded, Trouble
+from kit.errors import EnvironmentFault, ExitCode, ImageFault, KitError, UsageFault, is_disk_full
+from kit.events import AnyEvent, EventLog, RunRefused, RuntimeEnded, RuntimeStarted, Trouble
 from kit.faults.catalogue import parse_fault
 from kit.host import assets, run_folder
 from kit.host.container import ContainerSpec, container_spec
@@ -22,6 +22,7 @@ from kit.names import unknown
 from kit.plan import Plan
 from kit.profile import Profile, find_profile
 from kit.results.environment import environment_of, installed_packages
+from kit.results.files import write_all
 from kit.results.model import Mode, RunResult
 from kit.results.stored import ENVIRONMENT_FILE, HOST_FILE, PLAN_FILE, PROFILE_FILE, WAIVERS_FILE, as_json, day_of
 from kit.results.sums import SUMS_FILE, seal
@@ -85,9 +86,14 @@ def prepare(request: Request) -> Prepared:
         selection = selection_of_red(request.rerun_failed, profile, selection)
     plan = make_plan(profile, selection, new_run_id())
     waivers = load_waivers()
-    inputs = {PROFILE_FILE: _digest(as_json(profile)), WAIVERS_FILE: _digest(as_json(waivers))}
-    plan = plan.model_copy(update={"mode": mode.value, "inputs": inputs})
+    plan = with_inputs(plan, profile, waivers, mode)
     return Prepared(profile, image, mode, runtime, plan, waivers, request.output)
+
+
+def with_inputs(plan: Plan, profile: Profile, waivers: Waivers, mode: Mode) -> Plan:
+    """The plan, with the mode in which it is judged and the digests of the files that will lie beside it."""
+    inputs = {PROFILE_FILE: _digest(as_json(profile)), WAIVERS_FILE: _digest(as_json(waivers))}
+    return plan.model_copy(update={"mode": mode.value, "inputs": inputs})
 
 
 def _digest(data: bytes) -> str:
@@ -128,24 +134,79 @@ class Display(Protocol):
 
 @dataclass(frozen=True)
 class Finished:
-    """The result of a run, and the folder in which its reports belong (`kit.results.files.write_all`)."""
+    """The result of a run, the folder in which its reports belong, and the space there that is held for them.
+
+    `refused` says why nothing was started; empty where something was.
+    """
 
     result: RunResult
     folder: Path
+    reserve: run_folder.Reserve
+    refused: str = ""
+
+
+@dataclass
+class _Launch:
+    """What is known of a run while it is made ready."""
+
+    plan: Plan
+    image: dict[str, str]
+    seen: Observed = field(default_factory=Observed)
 
 
 def execute(prepared: Prepared, stop: StopRequest, display: Display) -> Finished:
-    """Run it. Once the worker was started, every way out goes through complete reports.
+    """Run it. Once the results folder is claimed, every way out goes through complete reports: also where nothing can be started.
+
+    Times are those of the wall clock at the start and of the monotonic clock after it: a clock that is set back changes neither
+    durations nor the day on which waivers must be valid.
 
     Raises:
-        KitError: nothing was started: no engine, no image, no output folder, or a container that the engine refused.
+        KitError: the results folder cannot be had.
     """
-    started = time.time()
+    started, begin = time.time(), time.monotonic()
+    folder, reserve = run_folder.claim(
+        prepared.output or run_folder.default_folder(prepared.profile.name, prepared.plan.run_id)
+    )
+    launch = _Launch(prepared.plan, {"definition": f"{prepared.image.name} {prepared.image.version}"})
+    refused = ""
+    try:
+        runtime = _made_ready(launch, prepared, folder, display)
+        _supervised(launch, runtime, folder, stop, display)
+    except KitError as fault:
+        if fault.exit_code not in (ExitCode.ENVIRONMENT, ExitCode.IMAGE):
+            run_folder.release(folder)
+            raise
+        refused = str(fault)
+        _note(launch.seen, folder, RunRefused(exit_code=fault.exit_code, reason=refused))
+    finished = started + (time.monotonic() - begin)
+    result = judge(
+        launch.plan,
+        prepared.profile,
+        mode=prepared.mode,
+        worker_events=launch.seen.worker,
+        host_events=launch.seen.host,
+        waivers=prepared.waivers,
+        today=day_of(finished),
+        started=started,
+        finished=finished,
+        damaged=launch.seen.damaged,
+        image=launch.image,
+        host=host_facts(),
+    )
+    return Finished(result, folder, reserve, refused)
+
+
+def _made_ready(launch: _Launch, prepared: Prepared, folder: Path, display: Display) -> Runtime:
+    """Engine, image, assets and the files of the run, in this order.
+
+    Raises:
+        KitError: one of them cannot be had.
+    """
+    _write_inputs(launch.plan, prepared, folder)
     client, why = _engine(prepared.runtime)
     if client is None and prepared.mode is Mode.QUALIFY:
         raise EnvironmentFault(f"mode qualify needs the pinned image, and {why}", "start an engine, or use --mode ci")
     display.line(f"runtime: {'docker' if client else 'local'} ({why})")
-    image_facts = {"definition": f"{prepared.image.name} {prepared.image.version}"}
     image_id = ""
     if client is not None:
         from kit.host.image_build import check_image
@@ -157,49 +218,33 @@ def execute(prepared: Prepared, stop: StopRequest, display: Display) -> Finished
                 f"run '{prepared.image.build_command}' without --base",
             )
         image_id = built.id
-        image_facts |= {"id": built.id, "tag": built.tag} | built.labels
-    assets_folder, files = assets.prepare(models_of(prepared.plan))
-    plan = with_assets(prepared.plan, files)
-    folder = run_folder.claim(prepared.output or run_folder.default_folder(prepared.profile.name, plan.run_id))
-    try:
-        run_folder.write(folder / PROFILE_FILE, as_json(prepared.profile).decode())
-        run_folder.write(folder / WAIVERS_FILE, as_json(prepared.waivers).decode())
-        run_folder.write(folder / PLAN_FILE, as_json(plan).decode())
-        runtime = _runtime(client, prepared, image_id, folder, assets_folder)
-        seen = _supervised(plan, runtime, folder, stop, display)
-    except KitError:
-        run_folder.release(folder)
-        raise
-    finished = time.time()
-    result = judge(
-        plan,
-        prepared.profile,
-        mode=prepared.mode,
-        worker_events=seen.worker,
-        host_events=seen.host,
-        waivers=prepared.waivers,
-        today=day_of(finished),
-        started=started,
-        finished=finished,
-        damaged=seen.damaged,
-        image=image_facts,
-        host=host_facts(),
-    )
-    return Finished(result, folder)
+        launch.image |= {"id": built.id, "tag": built.tag} | built.labels
+    assets_folder, files = assets.prepare(models_of(launch.plan))
+    launch.plan = with_assets(launch.plan, files)
+    run_folder.write(folder / PLAN_FILE, as_json(launch.plan).decode())
+    return _runtime(client, prepared, image_id, folder, assets_folder)
 
 
-def conclude(finished: Finished) -> None:
-    """After the reports: write what is left, ``environment.json`` and, last of all, ``SHA256SUMS``.
+def _write_inputs(plan: Plan, prepared: Prepared, folder: Path) -> None:
+    run_folder.write(folder / PROFILE_FILE, as_json(prepared.profile).decode())
+    run_folder.write(folder / WAIVERS_FILE, as_json(prepared.waivers).decode())
+    run_folder.write(folder / PLAN_FILE, as_json(plan).decode())
+
+
+def write_reports(result: RunResult, folder: Path) -> tuple[Path, ...]:
+    """Write the reports, then ``environment.json`` and, last of all, ``SHA256SUMS``; gives the paths of the reports.
 
     Raises:
-        EnvironmentFault: they cannot be written.
+        KitError: some cannot be written; what could be written was.
     """
-    environment = environment_of(finished.result, installed_packages())
-    run_folder.write(finished.folder / ENVIRONMENT_FILE, as_json(environment).decode())
+    files = write_all(result, folder)
+    environment = environment_of(result, installed_packages())
+    run_folder.write(folder / ENVIRONMENT_FILE, as_json(environment).decode())
     try:
-        seal(finished.folder)
+        seal(folder)
     except OSError as error:
         raise EnvironmentFault(f"{SUMS_FILE} cannot be written: {error.strerror}", "free some space") from None
+    return files
 
 
 def _engine(runtime: RuntimeName) -> "tuple[DockerClient | None, str]":
@@ -228,26 +273,30 @@ def _runtime(
     return DockerRuntime(client, prepared.container(image, folder, assets_folder))
 
 
-def _supervised(plan: Plan, runtime: Runtime, folder: Path, stop: StopRequest, display: Display) -> Observed:
-    """What was seen of the run, also where kit itself failed in the middle of it.
+def _supervised(launch: _Launch, runtime: Runtime, folder: Path, stop: StopRequest, display: Display) -> None:
+    """Follow the run to its end, also where kit itself fails in the middle of it.
 
     Raises:
         KitError: the worker could not be started.
     """
-    seen = Observed()
+    seen = launch.seen
     try:
-        supervise(plan, runtime, folder, stop, display.event, seen)
+        supervise(launch.plan, runtime, folder, stop, display.event, seen)
     except (Exception, SystemExit) as error:
-        if isinstance(error, KitError) and not seen.host:
+        started = any(isinstance(event, RuntimeStarted) for event in seen.host)
+        if isinstance(error, KitError) and not started:
             raise
         machine = isinstance(error, KitError) or (isinstance(error, OSError) and is_disk_full(error))
         reason = f"{error}" if machine else f"kit itself failed: {type(error).__name__}: {error}"
         trouble = Trouble.ENVIRONMENT if machine else Trouble.CRASHED
         display.line(reason)
-        ending = RuntimeEnded(trouble=trouble, reason=reason, interrupted=stop.made)
-        seen.host.append(ending)
-        with contextlib.suppress(OSError):
-            log = EventLog(folder / HOST_FILE)
-            log.append(ending)
-            log.close()
-    return seen
+        _note(seen, folder, RuntimeEnded(trouble=trouble, reason=reason, interrupted=stop.made))
+
+
+def _note(seen: Observed, folder: Path, event: AnyEvent) -> None:
+    """Add an event of the host, in the file too where the disk allows."""
+    seen.host.append(event)
+    with contextlib.suppress(OSError):
+        log = EventLog(folder / HOST_FILE)
+        log.append(event)
+        log.close()

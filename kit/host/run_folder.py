@@ -1,12 +1,22 @@
 """The results folder of one run: new or empty, writable, and never overwritten."""
 
 import contextlib
+import fcntl
 import os
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 from kit.errors import EnvironmentFault, KitError, UsageFault, is_disk_full
-from kit.results.stored import HOST_FILE, PLAN_FILE, PROFILE_FILE, WAIVERS_FILE
+from kit.events import RunRefused, parse_lines
+from kit.results.files import JUNIT_FILE, REPORT_FILE, RESULT_FILE
+from kit.results.stored import ENVIRONMENT_FILE, HOST_FILE, PLAN_FILE, PROFILE_FILE, WAIVERS_FILE
+from kit.results.sums import SUMS_FILE
+
+RESERVE_BYTES = 16 * 1024 * 1024
+_OF_A_REFUSED_RUN = {
+    PLAN_FILE, PROFILE_FILE, WAIVERS_FILE, HOST_FILE, JUNIT_FILE, RESULT_FILE, REPORT_FILE, ENVIRONMENT_FILE, SUMS_FILE, "logs"
+}  # fmt: skip
 
 
 def default_folder(profile_name: str, run_id: str) -> Path:
@@ -14,56 +24,106 @@ def default_folder(profile_name: str, run_id: str) -> Path:
     return Path("kit-results") / f"{profile_name.lower()}-{run_id}"
 
 
-def claim(folder: Path) -> Path:
-    """Create `folder` (or take it where it is empty) and prove that it can be written; gives its absolute path.
+class Reserve:
+    """Space on the disk of a results folder, held for the reports: `free` it before they are written.
 
-    Of two runs that claim one folder at the same moment, one gets it.
+    The file has no name, so it is gone with the process that holds it, however that ends.
+    """
+
+    def __init__(self, folder: Path, size: int = RESERVE_BYTES) -> None:
+        self._fd: int | None = _nameless_file(folder)
+        try:
+            os.posix_fallocate(self._fd, 0, size)
+        except OSError:
+            self.free()
+            raise
+
+    def free(self) -> None:
+        """Give the space back; once is enough."""
+        if self._fd is not None:
+            os.close(self._fd)
+            self._fd = None
+
+
+def _nameless_file(folder: Path) -> int:
+    with contextlib.suppress(OSError):  # file systems without O_TMPFILE
+        return os.open(folder, os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+    path = folder / ".kit-reserve"
+    descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+    path.unlink()
+    return descriptor
+
+
+def claim(folder: Path) -> tuple[Path, Reserve]:
+    """Create `folder`, and prove that it can be written; gives its absolute path, and the space for the reports.
+
+    One that is empty is taken, and one that holds only the reports of a run that was refused. Of two runs that claim one
+    folder at the same moment, one gets it.
 
     Raises:
-        UsageFault: it is a file, not empty, or not writable. EnvironmentFault: the disk is full.
+        UsageFault: it is a file, not empty, or not writable. EnvironmentFault: the disk has no room for the reports.
     """
     folder = Path(os.path.abspath(folder))  # noqa: PTH100 - resolve() would hide the name that the user gave
-    logs, probe = folder / "logs", folder / ".kit-write-test"
+    logs = folder / "logs"
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError):
         raise UsageFault(f"the output folder {folder} is a file", "name another with --output") from None
     except OSError as error:
         raise _unwritable(folder, error) from None
+    with _locked(folder):
+        if any(folder.iterdir()):
+            if not _was_refused(folder):
+                raise UsageFault(
+                    f"the output folder {folder} is not empty", "name another with --output; nothing was changed"
+                )
+            release(folder)
+        try:
+            logs.mkdir()
+            return folder, Reserve(folder)
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                logs.rmdir()
+            raise _unwritable(folder, error) from None
+
+
+@contextlib.contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """One run at a time within; where the file system has no locks, none is held."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        logs.mkdir()
-    except FileExistsError:
-        raise _not_empty(folder) from None
-    except OSError as error:
-        raise _unwritable(folder, error) from None
-    if any(path != logs for path in folder.iterdir()):
-        logs.rmdir()
-        raise _not_empty(folder)
+        with contextlib.suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _was_refused(folder: Path) -> bool:
+    """Whether a run was refused here before anything was started, and nothing else lies here."""
+    if {path.name for path in folder.iterdir()} - _OF_A_REFUSED_RUN or any((folder / "logs").glob("*")):
+        return False
     try:
-        probe.write_bytes(b"\0" * 65_536)
-        probe.unlink()
-    except OSError as error:
-        probe.unlink(missing_ok=True)
-        logs.rmdir()
-        raise _unwritable(folder, error) from None
-    return folder
+        events, damaged = parse_lines((folder / HOST_FILE).read_bytes().splitlines())
+    except OSError:
+        return False
+    return not damaged and any(isinstance(event, RunRefused) for event in events)
 
 
 def release(folder: Path) -> None:
     """Empty the folder after a run that was never started, so that the next one may have it. Removes only what a run puts there."""
     with contextlib.suppress(OSError):
-        shutil.rmtree(folder / "logs")
-        for name in (PLAN_FILE, PROFILE_FILE, WAIVERS_FILE, HOST_FILE):
+        shutil.rmtree(folder / "logs", ignore_errors=True)
+        for name in _OF_A_REFUSED_RUN - {"logs"}:
             (folder / name).unlink(missing_ok=True)
-
-
-def _not_empty(folder: Path) -> UsageFault:
-    return UsageFault(f"the output folder {folder} is not empty", "name another with --output; nothing was changed")
 
 
 def _unwritable(folder: Path, error: OSError) -> KitError:
     if is_disk_full(error):
-        return EnvironmentFault(f"the disk of {folder} is full", "free some space, or name another with --output")
+        return EnvironmentFault(
+            f"the disk of {folder} has not the {RESERVE_BYTES >> 20} MiB that the reports may need",
+            "free some space, or name another with --output",
+        )
     return UsageFault(f"the output folder {folder} cannot be written: {error.strerror}", "name another with --output")
 
 

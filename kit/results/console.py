@@ -27,6 +27,7 @@ _VERDICTS = {
     ExitCode.CONFORMS: "CONFORMS",
     ExitCode.NOT_CONFORMING: "DOES NOT CONFORM",
     ExitCode.ENVIRONMENT: "NOT FIT TO JUDGE: the environment is at fault",
+    ExitCode.IMAGE: "NOT RUN: an image or asset is at fault",
     ExitCode.INCOMPLETE: "INCOMPLETE",
     ExitCode.INTERRUPTED: "INTERRUPTED",
 }

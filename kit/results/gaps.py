@@ -5,6 +5,7 @@ from datetime import date
 
 from kit.errors import ExitCode
 from kit.events import Trouble
+from kit.finding import Severity
 from kit.plan import Plan
 from kit.profile import Profile
 from kit.results.model import CaseResult, Mode, Problem, Status
@@ -28,7 +29,7 @@ def problems_of(
     """Why the run is red beside its cases."""
     texts = [*trace.oddities, *_lost(damaged), *_nothing_run(cases)]
     problems = [Problem(exit_code=ExitCode.INCOMPLETE, text=one_line(text)) for text in texts]
-    problems += _uncarried_deaths(plan, trace, cases)
+    problems += _refusal(trace) if trace.refused is not None else _uncarried_deaths(plan, trace, cases)
     if mode is Mode.QUALIFY:
         refused = _refused(plan, profile, trace, cases, waivers, today)
         problems += [Problem(exit_code=ExitCode.NOT_CONFORMING, text=one_line(text)) for text in refused]
@@ -45,6 +46,12 @@ def _nothing_run(cases: Sequence[CaseResult]) -> Iterator[str]:
         yield "no case was planned"
     elif all(case.status is Status.SKIPPED for case in cases):
         yield "every case was skipped, so nothing was measured"
+
+
+def _refusal(trace: Trace) -> Iterator[Problem]:
+    """Why nothing was started, where the machine is not the reason; what is wrong with that, every case tells."""
+    if trace.refused is not None and trace.refused.exit_code is not ExitCode.ENVIRONMENT:
+        yield Problem(exit_code=trace.refused.exit_code, text=one_line(f"nothing was started: {trace.refused.reason}"))
 
 
 def _uncarried_deaths(plan: Plan, trace: Trace, cases: Sequence[CaseResult]) -> Iterator[Problem]:
@@ -127,6 +134,8 @@ def warnings_of(
         )
     warnings += [f"{case.id} {case.reason}" for case in cases if case.status is Status.UNEXPECTED_PASS]
     warnings += [f"waiver {w.id} expired on {w.expires}; {w.link}" for w in waivers if w.expires < today]
+    warnings += [str(finding) for finding in trace.found if finding.severity is Severity.WARN]
     if trace.ending:
         warnings += [f"a process outlived the worker and was ended: {name}" for name in trace.ending.left_behind]
+    warnings += [f"left on the machine by this run: {text}" for text in trace.left]
     return tuple(one_line(warning) for warning in warnings)

@@ -26,6 +26,7 @@ _ALL_TEXT = 12_000_000
 _ERRORS = (Status.CRASHED, Status.TIMEOUT, Status.MISSING, Status.ENVIRONMENT)
 _PROBLEM_TYPES = {
     ExitCode.INCOMPLETE: "incomplete",
+    ExitCode.IMAGE: "image",
     ExitCode.ENVIRONMENT: "environment",
     ExitCode.NOT_CONFORMING: "not-conforming",
 }

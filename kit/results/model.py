@@ -114,9 +114,12 @@ class ProfileFacts(Record):
     mandatory: tuple[str, ...]
 
 
+_ORDER = (ExitCode.INCOMPLETE, ExitCode.IMAGE, ExitCode.ENVIRONMENT, ExitCode.NOT_CONFORMING)
+
+
 def _red(code: ExitCode) -> ExitCode:
-    if code not in (ExitCode.INCOMPLETE, ExitCode.ENVIRONMENT, ExitCode.NOT_CONFORMING):
-        raise ValueError("a problem is incomplete, environment or not conforming")
+    if code not in _ORDER:
+        raise ValueError("a problem is incomplete, image, environment or not conforming")
     return code
 
 
@@ -137,7 +140,8 @@ _CODE_OF_STATUS = {
 
 
 def exit_code_of(mode: Mode, cases: Sequence[CaseResult], problems: Sequence[Problem], interrupted: bool) -> ExitCode:
-    """The exit code of a run: the first that applies of interrupted, incomplete, environment, not conforming, conforms.
+    """The exit code of a run: the first that applies of interrupted, incomplete, image, environment, not
+    conforming, conforms.
 
     The less a run can say, the earlier its code: a stopped run says nothing; a failure beside a crash may be its
     consequence, so a crash is told first; and a machine that was not fit puts the failures seen on it in doubt. Nothing
@@ -152,8 +156,7 @@ def exit_code_of(mode: Mode, cases: Sequence[CaseResult], problems: Sequence[Pro
         codes.add(ExitCode.NOT_CONFORMING)
     if all(case.status is Status.SKIPPED for case in cases):
         codes.add(ExitCode.INCOMPLETE)
-    order = (ExitCode.INCOMPLETE, ExitCode.ENVIRONMENT, ExitCode.NOT_CONFORMING)
-    return next((code for code in order if code in codes), ExitCode.CONFORMS)
+    return next((code for code in _ORDER if code in codes), ExitCode.CONFORMS)
 
 
 LAST_INSTANT: Final = 253_402_300_799.0

@@ -10,6 +10,9 @@ from kit.events import (
     CaseFinished,
     CaseSkipped,
     CaseStarted,
+    MachineFound,
+    MachineLeft,
+    RunRefused,
     RuntimeEnded,
     RuntimeStarted,
     SessionEnded,
@@ -19,6 +22,7 @@ from kit.events import (
     WorkerFinished,
     WorkerStarted,
 )
+from kit.finding import Finding
 from kit.plan import Plan
 
 CaseEnd = CaseFinished | CaseSkipped | CaseFailedToRun
@@ -69,8 +73,11 @@ class Trace:
     sessions: dict[str, SessionTrace]
     worker: WorkerStarted | None = None
     worker_finished: bool = False
+    found: tuple[Finding, ...] = ()
+    refused: RunRefused | None = None
     runtime: RuntimeStarted | None = None
     ending: RuntimeEnded | None = None
+    left: tuple[str, ...] = ()
     oddities: list[str] = field(default_factory=list)
 
     @property
@@ -94,6 +101,8 @@ class Trace:
         return Fate(ended.trouble, text, own=not self.interrupted)
 
     def _fate_of_worker(self, session_id: str) -> Fate:
+        if self.refused is not None:
+            return Fate(Trouble.ENVIRONMENT, self.refused.reason)
         where = f"session {session_id} stood {self.sessions[session_id].stage}"
         if self.ending is None:
             return Fate(None, f"the end of the run was not recorded; {where}")
@@ -123,10 +132,16 @@ def read_trace(plan: Plan, worker_events: Iterable[AnyEvent], host_events: Itera
                 _session_event(trace, event)
             case CaseStarted() | CaseFinished() | CaseSkipped() | CaseFailedToRun():
                 _case_event(trace, own_session, event)
-            case RuntimeStarted() | RuntimeEnded():
+            case RuntimeStarted() | RuntimeEnded() | RunRefused() | MachineFound() | MachineLeft():
                 trace.oddities.append(f"the worker wrote the event {event.event}, which is the host's")
     for event in host_events:
         match event:
+            case MachineFound():
+                trace.found += event.findings
+            case RunRefused():
+                _run_refused(trace, event)
+            case MachineLeft():
+                trace.left += event.left
             case RuntimeStarted():
                 if trace.runtime is not None:
                     trace.oddities.append("the runtime started more than once")
@@ -144,6 +159,12 @@ def _worker_started(trace: Trace, plan: Plan, event: WorkerStarted) -> None:
     if event.run_id != plan.run_id:
         trace.oddities.append(f"the worker's events belong to another run, {event.run_id}")
     trace.worker = event
+
+
+def _run_refused(trace: Trace, event: RunRefused) -> None:
+    if trace.refused is not None or trace.worker is not None or trace.runtime is not None:
+        trace.oddities.append("the run was refused, and yet something was started")
+    trace.refused = event
 
 
 def _runtime_ended(trace: Trace, event: RuntimeEnded) -> None:

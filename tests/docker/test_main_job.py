@@ -12,7 +12,7 @@ import pytest
 from kit.events import CaseStarted
 from kit.host.container import RUN_LABEL
 from kit.plan import Plan
-from tests.jobs import Job, Outcome, adapter_case_started, kit
+from tests.jobs import Job, Outcome, adapter_case_started, kit, outcome
 
 pytestmark = [pytest.mark.docker, pytest.mark.engine]
 DOCKER = ("--profile", "cpu", "--runtime", "docker")
@@ -152,7 +152,7 @@ def test_an_image_of_other_sources_is_refused_never_replaced(tmp_path: Path, cli
         done = kit("run", *DOCKER, "--output", str(tmp_path / "out"))
         assert done.returncode == 4, done.stderr
         assert "is not built" in done.stderr
-        assert not (tmp_path / "out").exists()
+        assert set(outcome(tmp_path / "out", 4, done.stdout).statuses.values()) == {"environment"}
     finally:
         built.tag("kit-cpu", "1")
 

@@ -10,6 +10,7 @@ TITLES = {
     ExitCode.CONFORMS: "Conforms",
     ExitCode.NOT_CONFORMING: "Does not conform",
     ExitCode.ENVIRONMENT: "Cannot be judged: the machine is at fault",
+    ExitCode.IMAGE: "Not run: an image or asset is at fault",
     ExitCode.INCOMPLETE: "Incomplete",
     ExitCode.INTERRUPTED: "Interrupted",
 }
@@ -92,6 +93,8 @@ def _why(result: RunResult) -> str:
             return _not_conforming(result)
         case ExitCode.ENVIRONMENT:
             return _environment(result)
+        case ExitCode.IMAGE:
+            return f"{_problem(result, ExitCode.IMAGE)}."
         case ExitCode.INTERRUPTED:
             measured = sum(bool(case.measurements) for case in result.cases)
             return (

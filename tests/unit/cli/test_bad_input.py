@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.jobs import kit
+from tests.jobs import kit, outcome
 
 RUN = ("run", "--profile", "cpu", "--runtime", "local")
 
@@ -58,7 +58,8 @@ def test_an_engine_that_does_not_answer_is_exit_3_with_what_to_do(tmp_path: Path
     assert done.returncode == 3, done.stderr
     assert "no container engine answers" in done.stderr
     assert "--runtime local" in done.stderr
-    assert not (tmp_path / "out").exists()
+    told = outcome(tmp_path / "out", done.returncode, done.stdout)
+    assert set(told.statuses.values()) == {"environment"}
 
 
 def test_a_cache_that_cannot_be_written_is_exit_3(tmp_path: Path) -> None:

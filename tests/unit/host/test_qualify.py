@@ -1,17 +1,17 @@
-"""What mode qualify refuses once the engine and the image are known; nothing is started and no folder is made."""
+"""What mode qualify refuses once the engine and the image are known; nothing is started, and every case says why."""
 
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from kit.errors import EnvironmentFault, ImageFault
+from kit.errors import ExitCode
 from kit.events import AnyEvent
 from kit.host import docker_runtime, image_build
 from kit.host.image_build import BuiltImage
 from kit.host.run import Prepared, Request, execute, prepare
 from kit.host.supervisor import StopRequest
-from kit.results.model import Mode
+from kit.results.model import Mode, Status
 
 
 class Silent:
@@ -29,15 +29,17 @@ def qualifying(folder: Path) -> Prepared:
 
 def test_without_an_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none.sock")
-    with pytest.raises(EnvironmentFault, match="qualify needs the pinned image, and no container engine answers"):
-        execute(qualifying(tmp_path), StopRequest(), Silent())
-    assert not (tmp_path / "out").exists()
+    finished = execute(qualifying(tmp_path), StopRequest(), Silent())
+    assert "qualify needs the pinned image, and no container engine answers" in finished.refused
+    assert finished.result.exit_code == ExitCode.ENVIRONMENT
+    assert {case.status for case in finished.result.cases} == {Status.ENVIRONMENT}
 
 
 def test_an_image_on_another_base(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     image = BuiltImage("sha256:0", "kit-cpu:1", {"kit.base-pinned": "no"}, 1)
     monkeypatch.setattr(docker_runtime, "connect", lambda: object())
     monkeypatch.setattr(image_build, "check_image", lambda client, definition: image)
-    with pytest.raises(ImageFault, match="another base than the pinned one"):
-        execute(qualifying(tmp_path), StopRequest(), Silent())
-    assert not (tmp_path / "out").exists()
+    finished = execute(qualifying(tmp_path), StopRequest(), Silent())
+    assert "another base than the pinned one" in finished.refused
+    assert finished.result.exit_code == ExitCode.IMAGE
+    assert {case.status for case in finished.result.cases} == {Status.ENVIRONMENT}

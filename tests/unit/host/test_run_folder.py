@@ -1,20 +1,22 @@
+import errno
 import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from kit.errors import EnvironmentFault, UsageFault
+from kit.errors import EnvironmentFault, ExitCode, UsageFault
+from kit.events import EventLog, RunRefused
 from kit.host import run_folder
 
 
 def test_a_new_folder_is_made_with_its_parents(tmp_path: Path) -> None:
-    folder = run_folder.claim(tmp_path / "a" / "b")
+    folder, _ = run_folder.claim(tmp_path / "a" / "b")
     assert [path.name for path in folder.iterdir()] == ["logs"]
 
 
 def test_an_empty_folder_is_taken(tmp_path: Path) -> None:
-    assert run_folder.claim(tmp_path) == tmp_path
+    assert run_folder.claim(tmp_path)[0] == tmp_path
 
 
 def test_a_folder_with_anything_in_it_is_left_alone(tmp_path: Path) -> None:
@@ -32,16 +34,39 @@ def test_a_file_is_no_folder(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_is_the_machines_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """/dev/full answers every write with ENOSPC."""
-    real = Path.write_bytes
+    def full(descriptor: int, offset: int, length: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    def full(path: Path, data: bytes) -> int:
-        return real(Path("/dev/full"), data) if path.parent == tmp_path else real(path, data)
-
-    monkeypatch.setattr(Path, "write_bytes", full)
-    with pytest.raises(EnvironmentFault, match=r"disk .* is full"):
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    with pytest.raises(EnvironmentFault, match=r"disk .* has not the 16 MiB"):
         run_folder.claim(tmp_path)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("nameless", [True, False])
+def test_space_for_the_reports_is_held_and_given_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nameless: bool
+) -> None:
+    if not nameless:
+        monkeypatch.setattr(os, "O_TMPFILE", 0)  # as on file systems that do not know it
+    reserve = run_folder.Reserve(tmp_path, 2**20)
+    (held,) = [os.stat(f"/proc/self/fd/{fd}") for fd in open_files() if link(fd).startswith(str(tmp_path))]  # noqa: PTH116
+    assert held.st_blocks * 512 >= 2**20
+    assert list(tmp_path.iterdir()) == []
+    reserve.free()
+    reserve.free()
+    assert not [fd for fd in open_files() if link(fd).startswith(str(tmp_path))]
+
+
+def open_files() -> list[str]:
+    return os.listdir("/proc/self/fd")  # noqa: PTH208
+
+
+def link(fd: str) -> str:
+    try:
+        return os.readlink(f"/proc/self/fd/{fd}")  # noqa: PTH115
+    except OSError:
+        return ""
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/sys"), reason="needs a folder that even root cannot write")  # noqa: PTH110
@@ -52,12 +77,38 @@ def test_an_unwritable_folder_is_one_line() -> None:
 
 
 def test_a_folder_whose_run_was_never_started_may_be_claimed_again(tmp_path: Path) -> None:
-    folder = run_folder.claim(tmp_path / "out")
+    folder, _ = run_folder.claim(tmp_path / "out")
     for name in ("plan.json", "profile.json", "waivers.json", "host.jsonl"):
         run_folder.write(folder / name, "{}")
     run_folder.release(folder)
     assert list(folder.iterdir()) == []
-    assert run_folder.claim(folder) == folder
+    assert run_folder.claim(folder)[0] == folder
+
+
+def refused_run(folder: Path) -> Path:
+    folder, _ = run_folder.claim(folder)
+    log = EventLog(folder / "host.jsonl")
+    log.append(RunRefused(exit_code=ExitCode.IMAGE, reason="not built; build it"))
+    log.close()
+    for name in ("plan.json", "junit.xml", "SHA256SUMS"):
+        (folder / name).write_text("{}")
+    return folder
+
+
+def test_a_folder_with_the_reports_of_a_refused_run_may_be_claimed_again(tmp_path: Path) -> None:
+    folder = refused_run(tmp_path / "out")
+    assert run_folder.claim(folder)[0] == folder
+    assert [path.name for path in folder.iterdir()] == ["logs"]
+
+
+@pytest.mark.parametrize("more", ["events.jsonl", "logs/null.log", "notes.txt"])
+def test_a_refused_run_with_anything_else_beside_it_is_left_alone(tmp_path: Path, more: str) -> None:
+    folder = refused_run(tmp_path / "out")
+    (folder / more).write_text("mine")
+    with pytest.raises(UsageFault, match="not empty"):
+        run_folder.claim(folder)
+    assert (folder / more).read_text() == "mine"
+    assert (folder / "junit.xml").exists()
 
 
 def test_of_two_that_claim_one_folder_at_once_one_gets_it(tmp_path: Path) -> None:

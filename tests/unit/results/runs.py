@@ -20,11 +20,10 @@ from kit.events import (
 )
 from kit.host.facts import host_facts
 from kit.host.planner import Selection, make_plan
-from kit.host.run import Finished, conclude
+from kit.host.run import write_reports
 from kit.measurement import Comparison, LimitSource, Measurement
 from kit.plan import Case, Plan
 from kit.profile import Profile, find_profile
-from kit.results.files import write_all
 from kit.results.model import Mode, RunResult
 from kit.results.stored import as_json, day_of
 from kit.results.sums import sums_of
@@ -144,8 +143,7 @@ class Staged:
             image=self.image,
             host=host_facts() | {"hostname": "lab-7", "revision": "0123456789abcdef"},
         )
-        write_all(result, folder)
-        conclude(Finished(result, folder))
+        write_reports(result, folder)
         return result
 
 

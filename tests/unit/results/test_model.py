@@ -63,7 +63,7 @@ def test_a_run_that_ran_nothing_is_incomplete(cases: list[Status]) -> None:
     assert exit_code_of(Mode.CI, [a_case(status) for status in cases], [], False) == 5
 
 
-@pytest.mark.parametrize("code", [ExitCode.CONFORMS, ExitCode.USAGE, ExitCode.IMAGE, ExitCode.INTERRUPTED])
+@pytest.mark.parametrize("code", [ExitCode.CONFORMS, ExitCode.USAGE, ExitCode.INTERRUPTED])
 def test_a_problem_asks_for_no_other_code(code: ExitCode) -> None:
     with pytest.raises(ValidationError):
         Problem(exit_code=code, text="a problem")
