@@ -1,11 +1,20 @@
 """Hardware profiles: one TOML file per hardware SKU and GPU count. What differs between vendors stands there, not in code."""
 
+import json
 import re
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, BeforeValidator, ByteSize, Field, JsonValue, PlainSerializer, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    ByteSize,
+    Field,
+    JsonValue,
+    PlainSerializer,
+    model_validator,
+)
 
 from kit.errors import UsageFault
 from kit.measurement import Record
@@ -79,20 +88,15 @@ class ContainerSettings(Record):
     Attributes:
         memory, shm: limits, with a unit ("6GiB").
         pids: greatest number of processes and threads.
-        devices: host device nodes handed in as they are ("/dev/kfd"); a folder hands in all nodes below it.
-        groups: supplementary groups by name or number.
-        gpu_request: ask the engine for GPUs by the vendor's runtime (NVIDIA).
-        capabilities: added to none; every one needs its reason beside it.
+        capabilities: added to none; every one needs its reason beside it. Which devices and groups it gets follows from the
+            vendor and the GPUs (`kit.host.devices`); no profile can ask for more.
         seccomp: "default", or "unconfined" where the vendor's runtime needs it.
     """
 
     memory: Annotated[Size, _bounded_size(64 * 2**20)]
     shm: Annotated[Size, _bounded_size(2**20)]
     pids: int = Field(default=4096, ge=64, le=2**22)
-    devices: tuple[str, ...] = ()
-    groups: tuple[str, ...] = ()
-    gpu_request: bool = False
-    capabilities: tuple[str, ...] = ()
+    capabilities: tuple[Literal["SYS_PTRACE"], ...] = ()
     seccomp: Literal["default", "unconfined"] = "default"
 
 
@@ -183,6 +187,22 @@ class Profile(Record):
                 "key 'kernels.libraries': expected at least one, as the battery 'kernels' is mandatory, found none"
             )
         return self
+
+
+_RETIRED = ("devices", "groups", "gpu_request")
+
+
+def without_retired_keys(data: bytes) -> bytes:
+    """A stored profile as this kit reads it: earlier kits named devices in it. Such a profile is read back, and never run again."""
+    try:
+        profile = json.loads(data)
+    except ValueError:
+        return data
+    container = profile.get("container") if isinstance(profile, dict) else None
+    if not isinstance(container, dict) or not container.keys() & set(_RETIRED):
+        return data
+    profile["container"] = {key: value for key, value in container.items() if key not in _RETIRED}
+    return json.dumps(profile).encode()
 
 
 NOT_PROFILES = {"waivers.toml", "assets.toml"}

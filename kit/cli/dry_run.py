@@ -6,7 +6,8 @@ from pathlib import Path
 from pydantic import JsonValue
 from rich.console import Console
 
-from kit.host.container import as_command_line
+from kit.host.container import as_command_line, container_user
+from kit.host.devices import nominal
 from kit.host.run import Prepared
 from kit.plan import KernelSession, NullSession, Session, SGLangSession
 
@@ -29,7 +30,10 @@ def print_plan(prepared: Prepared, console: Console) -> None:
         say("no container: the worker runs in this Python")
     else:
         say("container" + ("" if prepared.runtime == "docker" else ", where an engine answers"))
-        spec = prepared.container(image.tag, prepared.output or Path("RESULTS"), Path("ASSETS"))
+        devices = nominal(profile, prepared.gpus)
+        spec = prepared.container(
+            image.tag, prepared.output or Path("RESULTS"), Path("ASSETS"), devices, container_user()
+        )
         for argument in as_command_line(spec):
             say(f"  {argument}")
     for session in plan.sessions:

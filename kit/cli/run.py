@@ -37,12 +37,16 @@ def run(
             metavar="FOLDER|BUNDLE", help="Only what was not green there: a results folder or bundle of this profile."
         ),
     ] = None,
+    gpus: Annotated[
+        str | None, typer.Option(metavar="N,N", help="These GPUs, by number. Default: the first free ones that fit.")
+    ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print image, container, sessions and cases; start nothing.")
     ] = False,
 ) -> None:
     """Run the conformance batteries of a profile and write JUnit XML with the evidence behind it."""
     from kit.cli.progress import SafeConsole
+    from kit.host.devices import gpu_numbers
     from kit.host.run import Request, prepare
 
     prepared = prepare(
@@ -55,6 +59,7 @@ def run(
             cases=tuple(case or ()),
             inject=tuple(inject or ()),
             rerun_failed=rerun_failed,
+            gpus=gpu_numbers(gpus),
         )
     )
     console = SafeConsole()

@@ -3,12 +3,16 @@
 Strict by default: no network, no capabilities, no new privileges, a read-only root, the caller's own user.
 """
 
-import grp
+import contextlib
 import os
+import pwd
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kit.errors import EnvironmentFault
+from kit.errors import UsageFault
+from kit.host.devices import KEEP_GROUPS, ContainerDevices
 from kit.profile import Profile
 
 RUN_FOLDER = "/kit/run"
@@ -22,13 +26,25 @@ _OFFLINE = {
     "TRANSFORMERS_OFFLINE": "1",
     "PYTHONUNBUFFERED": "1",
 }
+_CAPABILITIES = ("SYS_PTRACE",)
+# A word in angle brackets stands in a dry run for what only a machine knows.
+_DEVICE = re.compile(r"/dev/kfd|/dev/dri/(renderD[0-9]+|<[^/<>]+>)")
+_CDI = re.compile(r"nvidia\.com/gpu=([0-9]+|<[^<>]+>)")
+_NVIDIA_ID = re.compile(r"GPU-[0-9A-Za-z-]+")
+_GROUP = re.compile(rf"[1-9][0-9]*|{KEEP_GROUPS}|<[^<>]+>")
+_SYSTEM = tuple(map(Path, ("/dev", "/proc", "/sys", "/etc", "/boot")))
+_HOLD_SOCKETS = (Path("/run"), Path("/var/run"))
 
 
 @dataclass(frozen=True)
 class ContainerSpec:
     """Everything the engine is told about one container; `image` is an image id or tag.
 
-    `memory` and `shm` are bytes. `devices` are host paths, `groups` names or numbers as the profile gives them.
+    `memory` and `shm` are bytes; `devices` is what it gets to reach its GPUs.
+
+    Raises:
+        UsageFault: a mounted folder is the root, the home or a system folder of the host, or holds one of them.
+        ValueError: a device, group or capability that no profile can lead to.
     """
 
     image: str
@@ -39,13 +55,27 @@ class ContainerSpec:
     shm: int
     pids: int
     user: str
-    gpus: int = 0
-    gpu_request: bool = False
-    devices: tuple[str, ...] = ()
-    groups: tuple[str, ...] = ()
+    devices: ContainerDevices = field(default_factory=ContainerDevices)
     capabilities: tuple[str, ...] = ()
     seccomp: str = "default"
-    environment: dict[str, str] = field(default_factory=lambda: dict(_OFFLINE))
+
+    def __post_init__(self) -> None:
+        for folder in (self.run_folder, self.assets_folder):
+            _refuse_wide(folder)
+        if excess := [*self._unforeseen()]:
+            raise ValueError(f"no container gets {excess[0]}")
+
+    def _unforeseen(self) -> Iterator[str]:
+        yield from (name for name in self.capabilities if name not in _CAPABILITIES)
+        yield from (path for path in self.devices.devices if not _DEVICE.fullmatch(path))
+        yield from (name for name in self.devices.cdi if not _CDI.fullmatch(name))
+        yield from (gpu for gpu in self.devices.gpu_ids if not _NVIDIA_ID.fullmatch(gpu))
+        yield from (group for group in self.devices.groups if not _GROUP.fullmatch(group))
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Variables of the worker."""
+        return _OFFLINE | self.devices.environment
 
     @property
     def name(self) -> str:
@@ -66,8 +96,20 @@ class ContainerSpec:
         return options
 
 
-def container_spec(profile: Profile, image: str, run_id: str, run_folder: Path, assets_folder: Path) -> ContainerSpec:
-    """The container of `profile`. Reads no device and asks no engine: the same on every machine."""
+def container_spec(
+    profile: Profile,
+    image: str,
+    run_id: str,
+    run_folder: Path,
+    assets_folder: Path,
+    devices: ContainerDevices,
+    user: str,
+) -> ContainerSpec:
+    """The container of `profile`. Reads no device and asks no engine: the same on every machine.
+
+    Args:
+        user: user and group inside (`container_user`).
+    """
     wanted = profile.container
     return ContainerSpec(
         image=image,
@@ -77,14 +119,28 @@ def container_spec(profile: Profile, image: str, run_id: str, run_folder: Path, 
         memory=int(wanted.memory),
         shm=int(wanted.shm),
         pids=wanted.pids,
-        user=f"{os.getuid()}:{os.getgid()}",
-        gpus=profile.gpus,
-        gpu_request=wanted.gpu_request,
-        devices=wanted.devices,
-        groups=wanted.groups,
+        user=user,
+        devices=devices,
         capabilities=wanted.capabilities,
         seccomp=wanted.seccomp,
     )
+
+
+def container_user(rootless: bool = False) -> str:
+    """The caller, as the container names it: under a rootless engine the caller is root inside, and nobody outside."""
+    return "0:0" if rootless else f"{os.getuid()}:{os.getgid()}"
+
+
+def _refuse_wide(folder: Path) -> None:
+    """A folder below the home is mounted as it is; the home itself, what holds it, and what the system lives in never are."""
+    homes = {Path(os.environ.get("HOME", "/"))}
+    with contextlib.suppress(KeyError):
+        homes.add(Path(pwd.getpwuid(os.getuid()).pw_dir))
+    whole = (*homes, *_HOLD_SOCKETS)
+    for place in (Path(os.path.abspath(folder)), folder.resolve()):  # noqa: PTH100 - as the engine is told, and where it leads
+        holds = place == Path("/") or any(inner.is_relative_to(place) for inner in whole)
+        if holds or any(place.is_relative_to(system) for system in _SYSTEM):
+            raise UsageFault(f"the folder {folder} is not handed to a container", "name a folder of its own")
 
 
 def as_command_line(spec: ContainerSpec) -> list[str]:
@@ -104,50 +160,12 @@ def as_command_line(spec: ContainerSpec) -> list[str]:
         f"--memory-swap {spec.memory}",
         f"--shm-size {spec.shm}",
         f"--pids-limit {spec.pids}",
-        *(f"--device {path}" for path in spec.devices),
-        *(f"--group-add {group}" for group in spec.groups),
-        *([f"--gpus {spec.gpus}"] if spec.gpu_request else []),
+        *(f"--device {device}" for device in (*spec.devices.devices, *spec.devices.cdi)),
+        *(f"--group-add {group}" for group in spec.devices.groups),
+        *([f"--gpus device={','.join(spec.devices.gpu_ids)}"] if spec.devices.gpu_ids else []),
         *(f"--env {name}={value}" for name, value in spec.environment.items()),
         f"--mount type=bind,source={spec.run_folder},target={RUN_FOLDER}",
         f"--mount type=bind,source={spec.assets_folder},target={ASSETS_FOLDER},readonly",
         *(f"--log-opt {name}={value}" for name, value in LOG_LIMITS.items()),
     ]
     return [*lines, spec.image, *[" ".join(spec.command)]]
-
-
-def device_nodes(spec: ContainerSpec, root: Path = Path("/")) -> list[str]:
-    """The device nodes to hand in, with folders replaced by the nodes below them.
-
-    Raises:
-        EnvironmentFault: a device of the profile is not on this machine.
-    """
-    nodes: list[str] = []
-    for wanted in spec.devices:
-        path = root / wanted.lstrip("/")
-        if path.is_dir():
-            found = sorted(str(node) for node in path.iterdir() if node.is_char_device())
-        else:
-            found = [str(path)] if path.exists() else []
-        if not found:
-            raise EnvironmentFault(
-                f"device {wanted} is not on this machine", "install the vendor's driver, or choose another profile"
-            )
-        nodes += found
-    return nodes
-
-
-def group_numbers(spec: ContainerSpec) -> list[str]:
-    """Groups as numbers of this host: the image may know other names.
-
-    Raises:
-        EnvironmentFault: a group of the profile does not exist on this machine.
-    """
-    numbers = []
-    for group in spec.groups:
-        try:
-            numbers.append(group if group.isdigit() else str(grp.getgrnam(group).gr_gid))
-        except KeyError:
-            raise EnvironmentFault(
-                f"group {group} does not exist on this machine", "install the vendor's driver packages"
-            ) from None
-    return numbers

@@ -3,6 +3,7 @@
 `host_gpus` and `device_nodes` read the machine; all else here is a pure function of what they found.
 """
 
+import re
 import stat
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,6 +17,7 @@ from kit.host.nvml import nvml_gpus
 from kit.profile import Profile
 
 KFD: Final = "/dev/kfd"
+_NUMBERS = re.compile(r"[0-9]{1,3}(,[0-9]{1,3})*")
 CDI_KIND: Final = "nvidia.com/gpu"
 KEEP_GROUPS: Final = "keep-groups"
 """Podman's word for "the groups of the caller" (the annotation run.oci.keep_original_groups); it stands alone."""
@@ -97,6 +99,19 @@ def why_not(profile: Profile, gpu: Gpu) -> str | None:
         return unfit
     many = "process" if len(gpu.busy_pids) == 1 else "processes"
     return f"GPU {gpu.index} is in use by {many} {', '.join(map(str, gpu.busy_pids))}"
+
+
+def gpu_numbers(typed: str | None) -> tuple[int, ...]:
+    """What ``--gpus`` says: numbers with commas between them; none where nothing was typed.
+
+    Raises:
+        UsageFault: it is something else.
+    """
+    if typed is None:
+        return ()
+    if not _NUMBERS.fullmatch(typed):
+        raise UsageFault(f"--gpus is '{typed}'", "give numbers with commas between them, such as 0,1")
+    return tuple(map(int, typed.split(",")))
 
 
 def check_wanted(profile: Profile, wanted: Sequence[int]) -> None:

@@ -1,6 +1,7 @@
 """The worker in a container, through the Docker SDK for Python."""
 
 import contextlib
+import os
 import platform
 import time
 from typing import Any, Literal
@@ -19,8 +20,6 @@ from kit.host.container import (
     RUN_LABEL,
     TMPFS,
     ContainerSpec,
-    device_nodes,
-    group_numbers,
 )
 from kit.host.image_build import engine_says
 from kit.host.runtime import Ending, ending_of
@@ -87,8 +86,8 @@ class DockerRuntime:
             "memswap_limit": spec.memory,
             "shm_size": spec.shm,
             "pids_limit": spec.pids,
-            "devices": [f"{node}:{node}:rw" for node in device_nodes(spec)],
-            "group_add": group_numbers(spec),
+            "devices": [f"{node}:{node}:rw" for node in spec.devices.devices],
+            "group_add": list(spec.devices.groups),
             "environment": spec.environment,
             "log_config": LogConfig(type="json-file", config=LOG_LIMITS),
             "mounts": [
@@ -96,8 +95,10 @@ class DockerRuntime:
                 Mount(ASSETS_FOLDER, str(spec.assets_folder), type="bind", read_only=True),
             ],
         }
-        if spec.gpu_request:
-            settings["device_requests"] = [DeviceRequest(count=spec.gpus, capabilities=[["gpu"]])]
+        if spec.devices.cdi:
+            settings["device_requests"] = [DeviceRequest(driver="cdi", device_ids=list(spec.devices.cdi))]
+        if spec.devices.gpu_ids:
+            settings["device_requests"] = [DeviceRequest(device_ids=list(spec.devices.gpu_ids), capabilities=[["gpu"]])]
         try:
             self._container = self._client.containers.create(spec.image, **settings)
             self._container.start()
@@ -184,7 +185,7 @@ class DockerRuntime:
 def _refuse_closed_folder(spec: ContainerSpec) -> None:
     """Root in the container has no capabilities, so it cannot write where another user owns the folder, as root outside can."""
     info = spec.run_folder.stat()
-    user = int(spec.user.split(":", 1)[0])
+    user = os.getuid()  # also under a rootless engine, which calls the caller root
     if info.st_uid != user and not info.st_mode & 0o002:
         raise EnvironmentFault(
             f"the output folder {spec.run_folder} belongs to user {info.st_uid}, and the container runs as user {user}",

@@ -5,6 +5,7 @@ import os
 import platform
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
@@ -17,13 +18,16 @@ from kit.secrets import is_secret
 class LocalRuntime:
     """Runs ``python -m kit.worker`` in this Python, in a session of its own.
 
+    Args:
+        environment: further variables of the worker.
+
     Raises:
         EnvironmentFault: this Python has no SGLang.
     """
 
     name: Literal["local"] = "local"
 
-    def __init__(self, run_folder: Path, assets_folder: Path) -> None:
+    def __init__(self, run_folder: Path, assets_folder: Path, environment: Mapping[str, str] | None = None) -> None:
         for module in ("sglang", "torch"):
             if importlib.util.find_spec(module) is None:
                 raise EnvironmentFault(
@@ -32,6 +36,7 @@ class LocalRuntime:
                 )
         self._folder = run_folder
         self._command = [sys.executable, "-m", "kit.worker", str(run_folder), "--assets", str(assets_folder)]
+        self._environment = dict(environment or {})
         self._child: subprocess.Popen[bytes] | None = None
 
     def start(self) -> dict[str, str]:
@@ -44,7 +49,7 @@ class LocalRuntime:
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
-                env=worker_environment(),
+                env=worker_environment() | self._environment,
             )
         return {"python": sys.executable, "platform": platform.platform(), "pid": str(self._child.pid)}
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import hashlib
+import os
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,8 +12,10 @@ from kit.errors import EnvironmentFault, ExitCode, ImageFault, KitError, UsageFa
 from kit.events import AnyEvent, EventLog, RunRefused, RuntimeEnded, RuntimeStarted, Trouble
 from kit.faults.catalogue import parse_fault
 from kit.host import assets, run_folder
-from kit.host.container import ContainerSpec, container_spec
+from kit.host.container import ContainerSpec, container_spec, container_user
+from kit.host.devices import ContainerDevices, check_wanted
 from kit.host.facts import host_facts
+from kit.host.grant import Holding, container_grant, local_grant
 from kit.host.planner import Selection, make_plan, models_of, new_run_id, with_assets
 from kit.host.rerun import selection_of_red
 from kit.host.runtime import Runtime
@@ -49,6 +52,7 @@ class Request:
     cases: tuple[str, ...] = ()
     inject: tuple[str, ...] = ()
     rerun_failed: Path | None = None
+    gpus: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -62,10 +66,13 @@ class Prepared:
     plan: Plan
     waivers: Waivers
     output: Path | None
+    gpus: tuple[int, ...] = ()
 
-    def container(self, image: str, folder: Path, assets_folder: Path) -> ContainerSpec:
+    def container(
+        self, image: str, folder: Path, assets_folder: Path, devices: ContainerDevices, user: str
+    ) -> ContainerSpec:
         """The container that this run gets."""
-        return container_spec(self.profile, image, self.plan.run_id, folder, assets_folder)
+        return container_spec(self.profile, image, self.plan.run_id, folder, assets_folder, devices, user)
 
 
 def prepare(request: Request) -> Prepared:
@@ -75,6 +82,7 @@ def prepare(request: Request) -> Prepared:
         KitError: a wrong name, glob, mode or TOML file; or what mode `qualify` refuses.
     """
     profile = find_profile(request.profile)
+    check_wanted(profile, request.gpus)
     image = find_image(profile.image)
     selection = Selection(request.batteries, request.cases, tuple(parse_fault(text) for text in request.inject))
     mode = _one_of("mode", request.mode, _MODES)
@@ -87,7 +95,7 @@ def prepare(request: Request) -> Prepared:
     plan = make_plan(profile, selection, new_run_id())
     waivers = load_waivers()
     plan = with_inputs(plan, profile, waivers, mode)
-    return Prepared(profile, image, mode, runtime, plan, waivers, request.output)
+    return Prepared(profile, image, mode, runtime, plan, waivers, request.output, request.gpus)
 
 
 def with_inputs(plan: Plan, profile: Profile, waivers: Waivers, mode: Mode) -> Plan:
@@ -267,10 +275,15 @@ def _runtime(
     if client is None:
         from kit.host.local_runtime import LocalRuntime
 
-        return LocalRuntime(folder, assets_folder)
+        grant = local_grant(prepared.profile, prepared.gpus, os.environ)
+        return Holding(LocalRuntime(folder, assets_folder, grant.devices.environment), grant)
     from kit.host.docker_runtime import DockerRuntime
+    from kit.host.engine import engine_facts
 
-    return DockerRuntime(client, prepared.container(image, folder, assets_folder))
+    engine = engine_facts(client)
+    grant = container_grant(prepared.profile, prepared.gpus, engine)
+    user = container_user(engine.rootless)
+    return Holding(DockerRuntime(client, prepared.container(image, folder, assets_folder, grant.devices, user)), grant)
 
 
 def _supervised(launch: _Launch, runtime: Runtime, folder: Path, stop: StopRequest, display: Display) -> None:

@@ -13,7 +13,7 @@ from kit.errors import UsageFault
 from kit.events import AnyEvent, parse_lines
 from kit.measurement import Record
 from kit.plan import Plan
-from kit.profile import Profile
+from kit.profile import Profile, without_retired_keys
 from kit.results.environment import Environment
 from kit.results.files import RESULT_FILE
 from kit.results.model import LAST_INSTANT, Mode, RunResult
@@ -30,6 +30,7 @@ HOST_FILE: Final = "host.jsonl"
 SUFFIX: Final = ".tar.zst"
 MAGIC: Final = b"\x28\xb5\x2f\xfd"
 _MARKS: Final = (PLAN_FILE, RESULT_FILE, SUMS_FILE)
+_OF_EARLIER_KITS: Final = {PROFILE_FILE: without_retired_keys}
 Model = TypeVar("Model", bound=Record)
 
 
@@ -173,7 +174,7 @@ def _parsed(files: Mapping[str, bytes], name: str, model: type[Model], faults: l
         faults.append(f"{name} is missing")
         return None
     try:
-        return model.model_validate_json(files[name])
+        return model.model_validate_json(_OF_EARLIER_KITS.get(name, bytes)(files[name]))
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         key = ".".join(str(part) for part in first["loc"]) or "the file"

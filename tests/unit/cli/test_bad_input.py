@@ -26,6 +26,9 @@ RUN = ("run", "--profile", "cpu", "--runtime", "local")
         ((*RUN, "--inject", "adapter-scaling"), ("needs a strength",)),
         ((*RUN, "--mode", "qualify"), ("needs the pinned image", "--runtime docker")),
         (("run", "--profile", "cpu", "--mode", "qualify", "--battery", "kernels"), ("runs every case",)),
+        ((*RUN, "--gpus", "0"), ("profile cpu needs no GPU",)),
+        (("run", "--profile", "b200", "--gpus", "0;1"), ("--gpus is '0;1'", "such as 0,1")),
+        (("run", "--profile", "b200", "--gpus", "0,1"), ("needs 4 GPUs, --gpus names 2",)),
         (("images", "build", "cdua"), ("unknown image 'cdua'", "'cuda'")),
         (("profiles", "show", "b20"), ("unknown profile 'b20'", "'b200'")),
     ],
@@ -83,9 +86,24 @@ def test_a_cache_that_cannot_be_written_is_exit_3(tmp_path: Path) -> None:
         ),
         (
             "b200",
-            ("4 × sm_100", "kit-cuda:1", "--gpus 4", "prefill_attention_backend = fa4", "lora-logprob/tiny-qwen3/base"),
+            (
+                "4 × sm_100",
+                "kit-cuda:1",
+                "--device nvidia.com/gpu=<GPU 3>",
+                "prefill_attention_backend = fa4",
+                "lora-logprob/tiny-qwen3/base",
+            ),
         ),
-        ("h200", ("1 × sm_90", "kit-cuda:1", "--gpus 1", "attention_backend = triton", "lora-logprob/tiny-qwen3/base")),
+        (
+            "h200",
+            (
+                "1 × sm_90",
+                "kit-cuda:1",
+                "--device nvidia.com/gpu=<GPU 0>",
+                "attention_backend = triton",
+                "lora-logprob/tiny-qwen3/base",
+            ),
+        ),
         ("cpu", ("0 × x86_64", "kit-cpu:1", "--memory 6442450944", "attention_backend = torch_native", "stand-ins")),
     ],
 )

@@ -1,0 +1,50 @@
+"""What docker and podman say of themselves, in the form of their own answers."""
+
+from pathlib import Path
+
+import pytest
+
+from kit.host.devices import EngineFacts
+from kit.host.engine import facts_of
+
+DOCKER = {"Version": "29.0.1", "Components": [{"Name": "Engine"}, {"Name": "containerd"}]}
+PODMAN = {"Version": "5.4.2", "Components": [{"Name": "Podman Engine"}, {"Name": "Conmon"}]}
+DEBIAN_DOCKER = {"Version": "20.10.24+dfsg1", "Components": [{"Name": "Engine"}]}
+NVIDIA = "---\ncdiVersion: 0.5.0\nkind: nvidia.com/gpu\ndevices:\n- name: '0'\n"
+AMD = '{"cdiVersion": "0.6.0",\n "kind": "amd.com/gpu", "devices": []}'
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    folder = tmp_path / "etc" / "cdi"
+    folder.mkdir(parents=True)
+    (folder / "nvidia.yaml").write_text(NVIDIA)
+    (folder / "amd.json").write_text(AMD.replace("{", "{\n", 1))
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("info", "version", "expected"),
+    [
+        (
+            {"CDISpecDirs": ["/etc/cdi", "/var/run/cdi"], "SecurityOptions": ["name=seccomp,profile=builtin"]},
+            DOCKER,
+            EngineFacts("docker", "29.0.1", False, frozenset({"nvidia.com/gpu", "amd.com/gpu"})),
+        ),
+        ({"CDISpecDirs": []}, DOCKER, EngineFacts("docker", "29.0.1")),
+        ({"CDISpecDirs": ["/etc/cdi"]}, DEBIAN_DOCKER, EngineFacts("docker", "20.10.24+dfsg1")),
+        ({}, DEBIAN_DOCKER, EngineFacts("docker", "20.10.24+dfsg1")),
+        ({"SecurityOptions": ["name=rootless"]}, DOCKER, EngineFacts("docker", "29.0.1", rootless=True)),
+        (
+            {"Rootless": True, "SecurityOptions": None},
+            PODMAN,
+            EngineFacts("podman", "5.4.2", True, frozenset({"nvidia.com/gpu", "amd.com/gpu"})),
+        ),
+    ],
+)
+def test_engines(info: dict[str, object], version: dict[str, object], expected: EngineFacts, root: Path) -> None:
+    assert facts_of(info, version, root) == expected
+
+
+def test_no_specification_no_cdi(tmp_path: Path) -> None:
+    assert facts_of({"CDISpecDirs": ["/etc/cdi"]}, DOCKER, tmp_path).cdi == frozenset()
