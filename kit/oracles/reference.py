@@ -1,31 +1,54 @@
 """The oracle of a served model: reads the very files that are served, answers for the base model and every adapter."""
 
-import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict
 from safetensors.numpy import load_file
 
-from kit.oracles import canary, qwen3
+from kit.oracles import canary
+from kit.oracles.decoder import DecoderSettings, next_logprobs, of_tokens
+from kit.oracles.experts import ExpertSettings
+from kit.oracles.layers import NO_ADAPTER, Adapter, LowRank, Weights
+from kit.oracles.rope import Rope
 from kit.oracles.twice import Array
+
+_KEPT_PASSES = 24
+"""Forward passes that are kept whole: 8 MB each at 512 tokens of 2048 ids."""
 
 
 class _Rope(BaseModel):
+    """Every field of `kit.oracles.rope.Rope`; one that the oracle does not know is refused, not ignored."""
+
     model_config = ConfigDict(extra="forbid")
     rope_theta: float
-    rope_type: str
+    rope_type: Literal["default", "llama3", "yarn"]
+    factor: float = 1.0
+    original_max_position_embeddings: int = 0
+    low_freq_factor: float = 1.0
+    high_freq_factor: float = 4.0
+    beta_fast: float = 32.0
+    beta_slow: float = 1.0
+    truncate: bool = True
 
 
 class _ModelConfig(BaseModel):
-    model_type: str
+    model_type: Literal["qwen3", "llama", "gpt_oss"]
+    hidden_act: Literal["silu"]
+    tie_word_embeddings: Literal[False]
     num_hidden_layers: int
     num_attention_heads: int
     num_key_value_heads: int
     head_dim: int
     rms_norm_eps: float
     rope_parameters: _Rope
+    layer_types: tuple[Literal["sliding_attention", "full_attention"], ...] | None = None
+    sliding_window: int | None = None
+    num_experts_per_tok: int | None = None
+    swiglu_limit: float | None = None
 
 
 class _AdapterConfig(BaseModel):
@@ -34,18 +57,27 @@ class _AdapterConfig(BaseModel):
     use_rslora: bool
 
 
-def read_model(folder: Path) -> tuple[qwen3.Qwen3Settings, qwen3.Weights]:
-    """Settings and float64 weights of a Qwen3 in Hugging Face layout."""
+def read_model(folder: Path) -> tuple[DecoderSettings, Weights]:
+    """Settings and float64 weights of a model in Hugging Face layout.
+
+    Raises:
+        ValidationError: a configuration that the oracle does not cover.
+    """
     config = _ModelConfig.model_validate_json((folder / "config.json").read_bytes())
-    if config.model_type != "qwen3" or config.rope_parameters.rope_type != "default":
-        raise ValueError(f"{folder}: the oracle covers qwen3 with plain rotary positions only")
-    settings = qwen3.Qwen3Settings(
-        num_hidden_layers=config.num_hidden_layers,
+    kinds = config.layer_types or ("full_attention",) * config.num_hidden_layers
+    experts = None
+    if config.model_type == "gpt_oss":
+        if config.num_experts_per_tok is None or config.swiglu_limit is None:
+            raise ValueError(f"{folder}: gpt_oss needs num_experts_per_tok and swiglu_limit")
+        experts = ExpertSettings(config.num_experts_per_tok, config.swiglu_limit)
+    settings = DecoderSettings(
         num_attention_heads=config.num_attention_heads,
         num_key_value_heads=config.num_key_value_heads,
         head_dim=config.head_dim,
         rms_norm_eps=config.rms_norm_eps,
-        rope_theta=config.rope_parameters.rope_theta,
+        rope=Rope(**config.rope_parameters.model_dump()),
+        windows=tuple(config.sliding_window if kind == "sliding_attention" else None for kind in kinds),
+        experts=experts,
     )
     return settings, _tensors(folder / "model.safetensors")
 
@@ -58,13 +90,13 @@ def adapter_scaling(folder: Path) -> float:
     return config.lora_alpha / config.r
 
 
-def read_adapter(folder: Path) -> qwen3.Adapter:
+def read_adapter(folder: Path) -> Adapter:
     """The modules of a LoRA adapter in PEFT layout, with scaling alpha / rank."""
     scaling = adapter_scaling(folder)
     tensors = _tensors(folder / "adapter_model.safetensors")
     modules = sorted({name.rsplit(".", 2)[0] for name in tensors})
     return {
-        module.removeprefix("base_model.model."): qwen3.LowRank(
+        module.removeprefix("base_model.model."): LowRank(
             a=tensors[f"{module}.lora_A.weight"],
             b=tensors[f"{module}.lora_B.weight"],
             scaling=scaling,
@@ -78,7 +110,7 @@ def _tensors(path: Path) -> dict[str, Array]:
 
 
 class LogprobOracle:
-    """Prompt logprobs in float64 of one model and its adapters; computed twice each, kept for the next case.
+    """Log-probabilities in float64 of one model and its adapters; computed twice each, kept for the next question.
 
     Args:
         model: folder of the model. adapters: folder of each adapter, by name.
@@ -86,11 +118,12 @@ class LogprobOracle:
         OracleDisagreement: the oracle misses a known answer on this machine.
     """
 
-    def __init__(self, model: Path, adapters: dict[str, Path]) -> None:
-        canary.check_qwen3()
+    def __init__(self, model: Path, adapters: Mapping[str, Path]) -> None:
+        canary.check_decoders()
         self._settings, self._weights = read_model(model)
         self._adapters = {name: read_adapter(folder) for name, folder in adapters.items()}
-        self._known: dict[str, Array] = {}
+        self._known: dict[tuple[str | None, tuple[int, ...]], Array] = {}
+        self._passes = lru_cache(_KEPT_PASSES)(self._forward)
 
     def logprobs(self, prompt: Sequence[int], identity: str | None) -> Array:
         """[n] token ids → [n − 1] logprobs of tokens 1 … n − 1 in nat; `identity` None is the base model.
@@ -98,8 +131,21 @@ class LogprobOracle:
         Raises:
             OracleDisagreement: two computations differ.
         """
-        key = json.dumps([identity, list(prompt)])
+        key = (identity, tuple(prompt))
         if key not in self._known:
-            adapter = qwen3.NO_ADAPTER if identity is None else self._adapters[identity]
-            self._known[key] = qwen3.prompt_logprobs(self._settings, self._weights, adapter, prompt)
+            self._known[key] = of_tokens(self.next_logprobs(prompt, identity), prompt)
         return self._known[key]
+
+    def next_logprobs(self, text: Sequence[int], identity: str | None) -> Array:
+        """[n] token ids → [n, vocabulary] in nat, read-only: row t is over what follows tokens 0 … t.
+
+        Raises:
+            OracleDisagreement: two computations differ.
+        """
+        return self._passes(identity, tuple(text))
+
+    def _forward(self, identity: str | None, text: tuple[int, ...]) -> Array:
+        adapter = NO_ADAPTER if identity is None else self._adapters[identity]
+        following = next_logprobs(self._settings, self._weights, adapter, text)
+        following.flags.writeable = False
+        return following

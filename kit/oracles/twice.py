@@ -1,6 +1,7 @@
 """Every oracle value is computed twice, with different orders of summation: computed once, it would be no oracle."""
 
 from collections.abc import Callable
+from functools import cache
 from typing import TypeAlias
 
 import numpy as np
@@ -34,24 +35,33 @@ class Summation:
     Two instances add the same terms in different orders, so rounding and faults of the machine show as a difference.
     """
 
-    def __init__(self, order: Callable[[int], Order]) -> None:
+    def __init__(self, order: Callable[[int], Order] | None) -> None:
         self._order = order
+
+    def places(self, size: int) -> Order:
+        """The places 0 … size − 1 in the order of this summation, for sums that are not arrays."""
+        return np.arange(size) if self._order is None else self._order(size)
 
     def contract(self, left: Array, right: Array) -> Array:
         """``left @ right``, [..., m, n] × [..., n, p] → [..., m, p]."""
-        order = self._order(left.shape[-1])
-        return np.asarray(np.matmul(left[..., order], right[..., order, :]))
+        if self._order is not None:
+            order = self._order(left.shape[-1])
+            left, right = left[..., order], right[..., order, :]
+        return np.asarray(np.matmul(left, right))
 
     def total(self, terms: Array) -> Array:
         """Sum over the last axis, which is kept with size 1."""
-        return np.asarray(np.sum(terms[..., self._order(terms.shape[-1])], axis=-1, keepdims=True))
+        if self._order is not None:
+            terms = terms[..., self._order(terms.shape[-1])]
+        return np.asarray(np.sum(terms, axis=-1, keepdims=True))
 
 
+@cache
 def _shuffled(size: int) -> Order:
     return np.random.Generator(np.random.Philox(key=size)).permutation(size)
 
 
-FORWARD = Summation(lambda size: np.arange(size))
+FORWARD = Summation(None)
 SHUFFLED = Summation(_shuffled)
 
 

@@ -50,7 +50,11 @@ class TransformersPeer:
         from transformers import AutoModelForCausalLM
 
         loaded = AutoModelForCausalLM.from_pretrained(
-            self._folder, dtype=self._dtype, attn_implementation="eager", local_files_only=True
+            self._folder,
+            dtype=self._dtype,
+            attn_implementation="eager",
+            experts_implementation="eager",
+            local_files_only=True,
         )
         return loaded.to(self._device).eval()
 

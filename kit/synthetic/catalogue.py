@@ -1,31 +1,61 @@
 """The synthetic models and adapters: shapes and names. Their weights follow from these (`kit.synthetic.weights`)."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
 
 from kit.names import unknown
+
+Family = Literal["qwen3", "llama", "gpt_oss"]
+"""Architecture; spelled as ``model_type`` in config.json."""
+
+ATTENTION = ("q_proj", "k_proj", "v_proj", "o_proj")
+MLP = ("gate_proj", "up_proj", "down_proj")
 
 
 @dataclass(frozen=True)
 class AdapterShape:
-    """A LoRA adapter on all seven linear modules of every layer.
+    """A LoRA adapter on some linear modules of every layer.
 
     Attributes:
         rank, alpha: scaling is alpha / rank; with a power of two, two backends can agree bit for bit and hide a fault.
         strength: B ~ N(0, strength² / rank). 0.3 moves logprobs far more than any noise, and leaves the model itself.
+        modules: which linear modules, by the last part of their names.
     """
 
     name: str
     rank: int
     alpha: int
     strength: float = 0.3
+    modules: tuple[str, ...] = (*ATTENTION, *MLP)
+
+
+@dataclass(frozen=True)
+class ExpertShape:
+    """Experts instead of one MLP, routed token by token, as in GPT-OSS.
+
+    Attributes:
+        count, per_token: experts of a layer, and how many of them a token visits.
+        limit: at which gate and up are clamped.
+    """
+
+    count: int
+    per_token: int
+    limit: float
 
 
 @dataclass(frozen=True)
 class ModelShape:
-    """A dense decoder with grouped-query attention and normalised queries and keys, in the layout of Qwen3."""
+    """A decoder with grouped-query attention. Qwen3 normalises queries and keys; GPT-OSS has attention biases and sinks.
+
+    Attributes:
+        rope: ``rope_parameters`` of config.json.
+        window: GPT-OSS alone: tokens that the layers with even index see, themselves included; the others see all.
+        experts: GPT-OSS alone.
+    """
 
     name: str
+    family: Family
     vocabulary: int
     hidden: int
     layers: int
@@ -35,12 +65,17 @@ class ModelShape:
     intermediate: int
     positions: int
     adapters: tuple[AdapterShape, ...]
-    rope_theta: float = 10000.0
-    norm_epsilon: float = 1e-6
+    norm_epsilon: float
+    rope: Mapping[str, str | float | bool] = field(
+        default_factory=lambda: {"rope_theta": 10000.0, "rope_type": "default"}
+    )
+    window: int | None = None
+    experts: ExpertShape | None = None
 
 
 TINY_QWEN3 = ModelShape(
     name="tiny-qwen3",
+    family="qwen3",
     vocabulary=2048,
     hidden=256,
     layers=2,
@@ -53,9 +88,64 @@ TINY_QWEN3 = ModelShape(
         AdapterShape("adapter-0", rank=8, alpha=13),  # scaling 1.625
         AdapterShape("adapter-1", rank=16, alpha=22),  # scaling 1.375
     ),
+    norm_epsilon=1e-6,
 )
 
-MODELS: dict[str, ModelShape] = {model.name: model for model in (TINY_QWEN3,)}
+# Heads, KV heads, intermediate sizes, experts and vocabulary of the next two divide by 4, so that tensor parallelism can split them.
+
+TINY_LLAMA = ModelShape(
+    name="tiny-llama",
+    family="llama",
+    vocabulary=2048,
+    hidden=256,
+    layers=2,
+    heads=8,
+    kv_heads=4,
+    head_dim=64,
+    intermediate=512,
+    positions=512,
+    adapters=TINY_QWEN3.adapters,
+    norm_epsilon=1e-5,
+    rope={  # of Llama 3.1, with its context of 8192 scaled down to 64: every branch of the formula is in use
+        "rope_type": "llama3",
+        "rope_theta": 500000.0,
+        "factor": 8.0,
+        "low_freq_factor": 1.0,
+        "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 64,
+    },
+)
+
+TINY_GPT_OSS = ModelShape(
+    name="tiny-gpt-oss",
+    family="gpt_oss",
+    vocabulary=2048,
+    hidden=256,
+    layers=2,
+    heads=8,
+    kv_heads=4,
+    head_dim=64,
+    intermediate=256,
+    positions=512,
+    adapters=(
+        AdapterShape("adapter-0", rank=8, alpha=13, modules=ATTENTION),
+        AdapterShape("adapter-1", rank=16, alpha=22, modules=ATTENTION),
+    ),
+    norm_epsilon=1e-5,
+    rope={  # of GPT-OSS, with its context of 4096 scaled down to 64
+        "rope_type": "yarn",
+        "rope_theta": 150000.0,
+        "factor": 8.0,
+        "beta_fast": 32.0,
+        "beta_slow": 1.0,
+        "truncate": False,
+        "original_max_position_embeddings": 64,
+    },
+    window=32,
+    experts=ExpertShape(count=8, per_token=2, limit=7.0),
+)
+
+MODELS: dict[str, ModelShape] = {model.name: model for model in (TINY_QWEN3, TINY_LLAMA, TINY_GPT_OSS)}
 
 
 def find_model(name: str) -> ModelShape:

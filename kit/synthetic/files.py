@@ -16,7 +16,7 @@ from kit.errors import EnvironmentFault
 from kit.plan import AssetFile
 from kit.synthetic.catalogue import AdapterShape, ModelShape, adapter_folder, find_model, model_folder
 from kit.synthetic.stream import Weights
-from kit.synthetic.weights import TARGETS, adapter_weights, model_weights
+from kit.synthetic.weights import adapter_weights, model_weights
 
 
 def materialise(models: Iterable[str], folder: Path) -> tuple[AssetFile, ...]:
@@ -58,8 +58,8 @@ def model_files(model: ModelShape) -> dict[str, bytes]:
 
 
 def _model_config(model: ModelShape) -> dict[str, JsonValue]:
-    return {
-        "architectures": ["Qwen3ForCausalLM"],
+    """config.json, as transformers and SGLang read it."""
+    config: dict[str, JsonValue] = {
         "attention_bias": False,
         "attention_dropout": 0.0,
         "dtype": "float32",
@@ -68,15 +68,33 @@ def _model_config(model: ModelShape) -> dict[str, JsonValue]:
         "hidden_size": model.hidden,
         "intermediate_size": model.intermediate,
         "max_position_embeddings": model.positions,
-        "model_type": "qwen3",
+        "model_type": model.family,
         "num_attention_heads": model.heads,
         "num_hidden_layers": model.layers,
         "num_key_value_heads": model.kv_heads,
         "rms_norm_eps": model.norm_epsilon,
-        "rope_parameters": {"rope_theta": model.rope_theta, "rope_type": "default"},
+        "rope_parameters": dict(model.rope),
         "tie_word_embeddings": False,
-        "use_sliding_window": False,
         "vocab_size": model.vocabulary,
+    }
+    match model.family:
+        case "qwen3":
+            return config | {"architectures": ["Qwen3ForCausalLM"], "use_sliding_window": False}
+        case "llama":
+            return config | {"architectures": ["LlamaForCausalLM"], "mlp_bias": False}
+        case "gpt_oss":
+            return config | {"architectures": ["GptOssForCausalLM"], "attention_bias": True} | _expert_config(model)
+
+
+def _expert_config(model: ModelShape) -> dict[str, JsonValue]:
+    assert model.experts is not None
+    attention = ("sliding_attention", "full_attention")
+    return {
+        "layer_types": [attention[layer % 2] for layer in range(model.layers)],
+        "num_experts_per_tok": model.experts.per_token,
+        "num_local_experts": model.experts.count,
+        "sliding_window": model.window,
+        "swiglu_limit": model.experts.limit,
     }
 
 
@@ -89,7 +107,7 @@ def _adapter_config(model: ModelShape, adapter: AdapterShape) -> dict[str, JsonV
         "lora_dropout": 0.0,
         "peft_type": "LORA",
         "r": adapter.rank,
-        "target_modules": list(TARGETS),
+        "target_modules": list(adapter.modules),
         "task_type": "CAUSAL_LM",
         "use_dora": False,
         "use_rslora": False,

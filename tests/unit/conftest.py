@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from kit.synthetic.catalogue import MODELS
 from kit.synthetic.files import materialise
 
 
@@ -11,5 +12,5 @@ from kit.synthetic.files import materialise
 def assets(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the synthetic models; not to be written to."""
     folder = tmp_path_factory.mktemp("assets")
-    materialise(["tiny-qwen3"], folder)
+    materialise(MODELS, folder)
     return folder
