@@ -12,6 +12,7 @@ from kit.paths import data_folder, dockerfile, package_folder
 from kit.toml import load_toml
 
 _NOT_SOURCE = ("__pycache__", "data")
+_CONTENT_DIGITS = 12
 
 
 class BaseImage(Record):
@@ -71,7 +72,7 @@ class ImageDefinition(ImageFile):
 
     @property
     def tag(self) -> str:
-        """Tag of the built image: ``kit-cpu:1``."""
+        """``kit-cpu:1``: names the newest build by whatever checkout; see `content_tag`."""
         return f"kit-{self.name}:{self.version}"
 
     @property
@@ -156,6 +157,18 @@ def lock_digest(definition: ImageDefinition) -> str:
         ImageFault: it is missing or unreadable.
     """
     return hashlib.sha256(_read(definition.lock_path)).hexdigest()
+
+
+def content_tag(definition: ImageDefinition, sources: dict[str, bytes] | None = None) -> str:
+    """The name of the image of exactly this definition, lock, Dockerfile and kit: ``kit-cpu:1-0123456789ab``.
+
+    Checkouts that differ in any of them have images of different names on one engine.
+
+    Raises:
+        ImageFault: one of the files is missing or unreadable.
+    """
+    content = f"{definition_digest(definition)}{source_digest(sources)}"
+    return f"{definition.tag}-{hashlib.sha256(content.encode()).hexdigest()[:_CONTENT_DIGITS]}"
 
 
 def source_files(package: Path | None = None) -> dict[str, bytes]:

@@ -9,6 +9,7 @@ from rich.console import Console
 from kit.host.container import as_command_line, container_user
 from kit.host.devices import nominal
 from kit.host.run import Prepared
+from kit.image import content_tag
 from kit.plan import KernelSession, NullSession, Session, SGLangSession
 
 
@@ -20,7 +21,8 @@ def print_plan(prepared: Prepared, console: Console) -> None:
         console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     say(f"profile   {profile.name}: {profile.title}; {profile.gpus} × {profile.architecture}")
-    say(f"image     {image.tag}, definition {image.name} {image.version}")
+    tag = content_tag(image)
+    say(f"image     {tag}, definition {image.name} {image.version}")
     say(f"base      {image.base_reference}")
     say(f"mode      {prepared.mode}, runtime {prepared.runtime}, time limit {plan.run_seconds:g} s")
     for fault in plan.faults:
@@ -31,9 +33,7 @@ def print_plan(prepared: Prepared, console: Console) -> None:
     else:
         say("container" + ("" if prepared.runtime == "docker" else ", where an engine answers"))
         devices = nominal(profile, prepared.gpus)
-        spec = prepared.container(
-            image.tag, prepared.output or Path("RESULTS"), Path("ASSETS"), devices, container_user()
-        )
+        spec = prepared.container(tag, prepared.output or Path("RESULTS"), Path("ASSETS"), devices, container_user())
         for argument in as_command_line(spec):
             say(f"  {argument}")
     for session in plan.sessions:

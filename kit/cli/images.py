@@ -1,4 +1,4 @@
-"""``kit images``: list, lock and build the pinned images."""
+"""``kit images``: list, lock, build and prune the pinned images."""
 
 from typing import Annotated
 
@@ -52,3 +52,19 @@ def build(
     build_image(
         connect(), image, BuildOptions(base=base, use_cache=not no_cache), say=lambda line: print(line, flush=True)
     )
+
+
+@app.command("prune")
+def prune(
+    days: Annotated[float, typer.Option(min=0, help="Keep what was built within the last DAYS.")] = 7,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
+) -> None:
+    """Remove kit's images of other definitions or sources than this checkout's. What a container uses stays."""
+    from kit.host.docker_runtime import connect
+    from kit.host.image_store import leftovers, remove
+
+    client = connect()
+    for image in leftovers(client, days):
+        gone = dry_run or remove(client, image)
+        names = " ".join(image.tags) or image.id
+        print(f"{'kept, in use' if not gone else 'would go' if dry_run else 'removed'}: {names}, {image.days:.1f} days")

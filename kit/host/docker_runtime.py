@@ -21,7 +21,7 @@ from kit.host.container import (
     TMPFS,
     ContainerSpec,
 )
-from kit.host.image_build import engine_says
+from kit.host.engine_faults import engine_says
 from kit.host.runtime import Ending, ending_of
 
 _TIMEOUT_SECONDS = 20

@@ -1,7 +1,5 @@
-"""Builds an image through the Docker SDK for Python, and recognises a built one by its labels."""
+"""Builds an image through the Docker SDK for Python, and labels it with all that it was built from."""
 
-import contextlib
-import shlex
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -11,16 +9,18 @@ from typing import Any
 
 import docker
 import requests
-from docker.errors import APIError, BuildError, DockerException, ImageNotFound
+from docker.errors import DockerException
 
 from kit.errors import EnvironmentFault, ImageFault
+from kit.host.engine_faults import engine_faults, engine_says
+from kit.host.facts import source_revision
 from kit.host.image_context import build_context
+from kit.host.image_store import BASE_DIGEST, BASE_NAME, NAME, BuiltImage, find
 from kit.host.wheelhouse import fetch_wheels
-from kit.image import ImageDefinition, definition_digest, lock_digest, source_digest, source_files
+from kit.image import ImageDefinition, content_tag, definition_digest, lock_digest, source_digest, source_files
 from kit.paths import cache_folder
 
-BASE_NAME = "org.opencontainers.image.base.name"
-BASE_DIGEST = "org.opencontainers.image.base.digest"
+_REVISION = "org.opencontainers.image.revision"
 _STEP_SECONDS = 3600
 _TAIL_LINES = 4
 _CHATTER = ("Removing intermediate container", " --->", "Step ")
@@ -35,109 +35,72 @@ class BuildOptions:
     use_cache: bool = True
 
 
-@dataclass(frozen=True)
-class BuiltImage:
-    """An image of the engine: id (``sha256:…``), tag, labels, and size in bytes."""
-
-    id: str
-    tag: str
-    labels: dict[str, str]
-    size: int
-
-    @property
-    def base_is_pinned(self) -> bool:
-        """Whether it stands on a base that its definition held by digest."""
-        return self.labels.get("kit.base-pinned") == "yes"
-
-
 def build_image(
     client: "docker.DockerClient", definition: ImageDefinition, options: BuildOptions, say: Say
 ) -> BuiltImage:
-    """Fetch the wheels, build the image without a network in its steps, and tag it.
+    """Fetch the wheels, build the image without a network in its steps, and tag it by its content.
 
-    The previous image of that tag is removed when nothing uses it.
+    An image of the same content on the same base is built once; ``use_cache=False`` builds it anew. No other image is
+    touched: `kit.host.image_store.leftovers` tells which may go.
 
     Raises:
         ImageFault: no base, no wheel, or a step that failed (the log is kept and named).
         EnvironmentFault: no network where one is needed, a full disk, or an engine that stopped answering.
     """
     started = time.monotonic()
-    house = fetch_wheels(definition)
-    seconds = time.monotonic() - started
-    say(f"wheels: {len(house.wheels)}, {house.size / 1e6:.0f} MB, {house.fetched} fetched ({seconds:.0f} s)")
     base = options.base or definition.base_reference
     base_image = _base_image(client, base, say)
-    previous = _find(client, definition.tag)
     sources = source_files()
+    tag = content_tag(definition, sources)
     labels = _labels(definition, options, base_image, sources)
-    with build_context(definition, house.wheels, sources) as context, _engine_faults():
-        stream = client.api.build(
-            fileobj=context,
-            custom_context=True,
-            dockerfile="Dockerfile",
-            tag=definition.tag,
-            buildargs={
-                "BASE_IMAGE": base,
-                "EXPECTS": " ".join(f"{k}=={v}" for k, v in sorted(definition.expects.items())),
-            },
-            labels=labels,
-            network_mode="none",
-            nocache=not options.use_cache,
-            rm=True,
-            forcerm=True,
-            timeout=_STEP_SECONDS,
-            decode=True,
-        )
-        _follow(stream, definition, say)
-        image = client.images.get(definition.tag)
-    built = BuiltImage(image.id, definition.tag, labels, int(image.attrs["Size"]))
-    if previous is not None and previous.id != built.id:
-        with contextlib.suppress(DockerException):
-            client.images.remove(previous.id)
+    with engine_faults():
+        image = find(client, tag) if options.use_cache else None
+    if image is None or not _same(image.labels, labels):
+        wheels = _wheels(definition, say)
+        with build_context(definition, wheels, sources) as context, engine_faults():
+            stream = client.api.build(
+                fileobj=context,
+                custom_context=True,
+                dockerfile="Dockerfile",
+                tag=tag,
+                buildargs={
+                    "BASE_IMAGE": base,
+                    "EXPECTS": " ".join(f"{k}=={v}" for k, v in sorted(definition.expects.items())),
+                },
+                labels=labels,
+                network_mode="none",
+                nocache=not options.use_cache,
+                rm=True,
+                forcerm=True,
+                timeout=_STEP_SECONDS,
+                decode=True,
+            )
+            _follow(stream, tag, say)
+            image = client.images.get(tag)
+    with engine_faults():
+        image.tag(*definition.tag.split(":"))
+    built = BuiltImage(image.id, tag, dict(image.labels), int(image.attrs["Size"]))
     say(f"image: {built.tag}, {built.size / 1e9:.2f} GB ({time.monotonic() - started:.0f} s)")
     return built
 
 
-def check_image(client: "docker.DockerClient", definition: ImageDefinition) -> BuiltImage:
-    """The built image of this definition and of kit's present sources; never another one.
-
-    Raises:
-        ImageFault: not built, or built from something else (what differs is named).
-    """
-    with _engine_faults():
-        image = _find(client, definition.tag)
-    if image is None:
-        raise ImageFault(f"image {definition.tag} is not built", f"run '{definition.build_command}'")
-    labels: dict[str, str] = image.labels or {}
-    wanted = {"image": definition.name, "definition": definition_digest(definition), "source": source_digest()}
-    words = {"image": "its name", "definition": "its TOML, lock or Dockerfile", "source": "kit's own sources"}
-    different = [words[key] for key, value in wanted.items() if labels.get(f"kit.{key}") != value]
-    if different:
-        raise ImageFault(
-            f"image {definition.tag} was built from something else: {' and '.join(different)} differ",
-            f"run '{definition.build_command}{_base_option(definition, labels)}'",
-        )
-    return BuiltImage(image.id, definition.tag, labels, int(image.attrs["Size"]))
+def _same(labels: dict[str, str], wanted: dict[str, str]) -> bool:
+    """Whether an image was built from the same; a commit that changes nothing of it is no difference."""
+    return all(labels.get(key) == value for key, value in wanted.items() if key != _REVISION)
 
 
-def _base_option(definition: ImageDefinition, labels: dict[str, str]) -> str:
-    """`` --base NAME`` where the built image stands on another base than the definition's."""
-    base = labels.get(BASE_NAME, "")
-    own = labels.get("kit.base-pinned") != "no" or base in ("", definition.base.reference)
-    return "" if own else f" --base {shlex.quote(base)}"
-
-
-def _find(client: "docker.DockerClient", tag: str) -> Any | None:
-    try:
-        return client.images.get(tag)
-    except ImageNotFound:
-        return None
+def _wheels(definition: ImageDefinition, say: Say) -> tuple[Path, ...]:
+    started = time.monotonic()
+    house = fetch_wheels(definition)
+    seconds = time.monotonic() - started
+    say(f"wheels: {len(house.wheels)}, {house.size / 1e6:.0f} MB, {house.fetched} fetched ({seconds:.0f} s)")
+    return house.wheels
 
 
 def _base_image(client: "docker.DockerClient", base: str, say: Say) -> Any:
     """The base, pulled where it is not there."""
-    with _engine_faults():
-        if found := _find(client, base):
+    with engine_faults():
+        if found := find(client, base):
             return found
     say(f"base: pulling {base}")
     repository, tag = (base, None) if "@" in base or ":" not in base.rsplit("/", 1)[-1] else base.rsplit(":", 1)
@@ -160,7 +123,8 @@ def _labels(
         "org.opencontainers.image.version": definition.version,
         BASE_NAME: options.base or definition.base.reference,
         BASE_DIGEST: definition.base.digest if pinned else next(iter(digests), ""),
-        "kit.image": definition.name,
+        _REVISION: source_revision(),
+        NAME: definition.name,
         "kit.definition": definition_digest(definition),
         "kit.source": source_digest(sources),
         "kit.lock": lock_digest(definition),
@@ -169,9 +133,9 @@ def _labels(
     }
 
 
-def _follow(stream: Iterator[dict[str, Any]], definition: ImageDefinition, say: Say) -> None:
+def _follow(stream: Iterator[dict[str, Any]], tag: str, say: Say) -> None:
     """Tell each step as it starts, keep the whole log in a file, and remove that when the build succeeds."""
-    log = _log_path(definition)
+    log = _log_path(tag)
     tail: deque[str] = deque(maxlen=_TAIL_LINES)
     with log.open("w", encoding="utf-8") as file:
         for message in stream:
@@ -185,37 +149,17 @@ def _follow(stream: Iterator[dict[str, Any]], definition: ImageDefinition, say: 
                 code = message.get("errorDetail", {}).get("code")
                 reason = f"a step ended with exit code {code}" if code else engine_says(error)
                 said = f": {' | '.join(tail)}" if tail else ""
-                raise ImageFault(f"image {definition.tag} could not be built: {reason}{said}", f"see {log}")
+                raise ImageFault(f"image {tag} could not be built: {reason}{said}", f"see {log}")
             tail.extend(
                 line.strip()[:200] for line in text.splitlines() if line.strip() and not line.startswith(_CHATTER)
             )
-    log.unlink()
+    log.unlink(missing_ok=True)
 
 
-def _log_path(definition: ImageDefinition) -> Path:
+def _log_path(tag: str) -> Path:
     folder = cache_folder() / "logs"
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise EnvironmentFault(f"{folder}: {error.strerror}", "check its permissions, or set KIT_CACHE") from None
-    return folder / f"build-{definition.name}.log"
-
-
-@contextlib.contextmanager
-def _engine_faults() -> Iterator[None]:
-    try:
-        yield
-    except (APIError, BuildError) as error:
-        raise ImageFault(f"the engine refused: {engine_says(error)}", "see the message") from None
-    except (DockerException, requests.RequestException) as error:
-        raise EnvironmentFault(
-            f"the engine stopped answering: {engine_says(error)}", "see its log, then try again"
-        ) from None
-    except OSError as error:
-        where = error.filename or cache_folder()
-        raise EnvironmentFault(f"{where}: {error.strerror}", "check permissions and free space") from None
-
-
-def engine_says(error: object) -> str:
-    """An engine's own words on one line, without the address that was asked."""
-    return " ".join(str(getattr(error, "explanation", None) or error).split())[:300]
+    return folder / f"build-{tag.replace(':', '-')}.log"

@@ -8,7 +8,7 @@ import requests
 from docker.errors import DockerException
 
 from kit.errors import ImageFault
-from kit.host.image_build import engine_says
+from kit.host.engine_faults import engine_says
 from kit.host.lockfile import replace_text, write_lock
 from kit.host.resolve import resolve
 from kit.image import ImageDefinition

@@ -217,7 +217,7 @@ def _made_ready(launch: _Launch, prepared: Prepared, folder: Path, display: Disp
     display.line(f"runtime: {'docker' if client else 'local'} ({why})")
     image_id = ""
     if client is not None:
-        from kit.host.image_build import check_image
+        from kit.host.image_store import check_image
 
         built = check_image(client, prepared.image)
         if prepared.mode is Mode.QUALIFY and not built.base_is_pinned:

@@ -3,6 +3,7 @@
 import io
 import tarfile
 import time
+import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,11 +13,12 @@ import pytest
 
 from kit.digest import file_sha256
 from kit.errors import ExitCode, ImageFault
-from kit.host import image_build
-from kit.host.image_build import BuildOptions, BuiltImage, build_image, check_image
+from kit.host import image_build, image_store
+from kit.host.image_build import BuildOptions, build_image
+from kit.host.image_store import BuiltImage, check_image, leftovers, remove
 from kit.host.lockfile import Pin, write_lock
 from kit.host.wheelhouse import wheelhouse_folder
-from kit.image import ImageDefinition, definition_digest, lock_digest, source_digest, source_files
+from kit.image import ImageDefinition, content_tag, definition_digest, lock_digest, source_digest, source_files
 from kit.paths import cache_folder
 from tests.docker.conftest import BASE
 from tests.tiny_wheels import make_definition, make_wheel
@@ -25,6 +27,9 @@ pytestmark = pytest.mark.docker
 
 DOCKERFILES = ["Dockerfile.cpu", "Dockerfile.cuda", "Dockerfile.rocm"]
 SOURCES = source_files()
+NAME = f"tiny-{uuid.uuid4().hex[:8]}"  # other checkouts may run these tests on the same engine
+TAG = f"kit-{NAME}:1"
+STACK_TAG = f"kit-{NAME}-stack:1"
 STRICT = {
     "network_mode": "none",
     "read_only": True,
@@ -39,9 +44,8 @@ STRICT = {
 
 def tiny(folder: Path, **settings: object) -> ImageDefinition:
     """A definition of two tiny wheels that lie in its wheelhouse already."""
-    definition = make_definition(
-        folder, requirements=["alpha"], python="3.11", expects={"alpha": "1.0", "beta": "1.*"}, **settings
-    )
+    settings = {"name": NAME, "expects": {"alpha": "1.0", "beta": "1.*"}, **settings}
+    definition = make_definition(folder, requirements=["alpha"], python="3.11", **settings)
     wheels = [make_wheel(folder / "wheels", "alpha", "1.0"), make_wheel(folder / "wheels", "beta", "1.5")]
     write_lock(
         definition, [Pin(path.name.split("-")[0], path.name.split("-")[1], file_sha256(path)) for path in wheels]
@@ -60,8 +64,8 @@ def isolate(patch: pytest.MonkeyPatch, cache: Path) -> None:
 
 
 def use_sources(patch: pytest.MonkeyPatch, sources: dict[str, bytes]) -> None:
-    patch.setattr(image_build, "source_files", lambda: sources)
-    patch.setattr(image_build, "source_digest", lambda files=None: source_digest(files or sources))
+    for module in (image_build, image_store):
+        patch.setattr(module, "source_files", lambda: sources)
 
 
 @pytest.fixture(autouse=True)
@@ -72,7 +76,7 @@ def isolated(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monke
 @pytest.fixture
 def no_tag_left(client: docker.DockerClient) -> Iterator[None]:
     yield
-    for image in client.images.list("kit-tiny"):
+    for image in client.images.list(f"kit-{NAME}"):
         client.images.remove(image.id, force=True)
 
 
@@ -83,6 +87,7 @@ class Tiny:
     definition: ImageDefinition
     built: BuiltImage
     said: list[str]
+    cache: Path
 
 
 @pytest.fixture(scope="module", params=DOCKERFILES)
@@ -90,11 +95,13 @@ def stack(
     request: pytest.FixtureRequest, client: docker.DockerClient, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Tiny]:
     with pytest.MonkeyPatch.context() as patch:
-        isolate(patch, tmp_path_factory.mktemp("cache"))
-        definition = tiny(tmp_path_factory.mktemp("images"), name="tiny-stack", dockerfile=request.param)
+        cache = tmp_path_factory.mktemp("cache")
+        isolate(patch, cache)
+        definition = tiny(tmp_path_factory.mktemp("images"), name=f"{NAME}-stack", dockerfile=request.param)
         said: list[str] = []
-        yield Tiny(definition, build_image(client, definition, BuildOptions(base=BASE), said.append), said)
-    client.images.remove(definition.tag, force=True)
+        yield Tiny(definition, build_image(client, definition, BuildOptions(base=BASE), said.append), said, cache)
+    client.images.remove(definition.tag)
+    client.images.remove(content_tag(definition, SOURCES), force=True)
 
 
 def layer_members(client: docker.DockerClient, tag: str) -> list[str]:
@@ -115,13 +122,13 @@ def run_strictly(client: docker.DockerClient, tag: str, code: str) -> str:
 
 
 def test_labels_say_what_it_is_and_what_it_stands_on(client: docker.DockerClient, stack: Tiny) -> None:
-    labels = client.images.get("kit-tiny-stack:1").labels
+    labels = client.images.get(STACK_TAG).labels
     assert labels == stack.built.labels
     assert labels["org.opencontainers.image.title"] == "Tiny"
     assert labels["org.opencontainers.image.version"] == "1"
     assert labels["org.opencontainers.image.base.name"] == BASE
     assert labels["org.opencontainers.image.base.digest"] == ""
-    assert labels["kit.image"] == "tiny-stack"
+    assert labels["kit.image"] == f"{NAME}-stack"
     assert labels["kit.definition"] == definition_digest(stack.definition)
     assert labels["kit.source"] == source_digest(SOURCES)
     assert labels["kit.lock"] == lock_digest(stack.definition)
@@ -131,26 +138,26 @@ def test_labels_say_what_it_is_and_what_it_stands_on(client: docker.DockerClient
 
 def test_each_step_is_told(stack: Tiny) -> None:
     assert any(line.startswith("Step ") and " RUN " in line for line in stack.said)
-    assert stack.said[-1].startswith("image: kit-tiny-stack:1, ")
-    assert not (cache_folder() / "logs" / "build-tiny-stack.log").exists()
+    assert stack.said[-1].startswith(f"image: {stack.built.tag}, ")
+    assert not list(stack.cache.glob("logs/*")), "the log of a build that succeeded"
 
 
 def test_no_layer_holds_wheels_or_caches(client: docker.DockerClient, stack: Tiny) -> None:
-    names = layer_members(client, "kit-tiny-stack:1")
+    names = layer_members(client, STACK_TAG)
     assert any(name.endswith("/alpha.py") for name in names)
     own = [name for name in names if name.startswith(("opt/", "build", "root/", "tmp/", "var/cache/pip"))]
     assert not [name for name in own if name.endswith(".whl") or name.startswith(("build", "root/.", "tmp/", "var/"))]
 
 
 def test_it_runs_strictly_as_any_user(client: docker.DockerClient, stack: Tiny) -> None:
-    user = client.images.get("kit-tiny-stack:1").attrs["Config"]["User"]
+    user = client.images.get(STACK_TAG).attrs["Config"]["User"]
     assert user not in ("", "0", "root", "0:0")
     code = (
         "import alpha, beta, getpass, os, pathlib, kit.errors;"
         "pathlib.Path.home().joinpath('x').write_text('x');"
         "print(alpha.VERSION, beta.VERSION, os.getuid(), getpass.getuser(), pathlib.Path.home(), kit.__version__)"
     )
-    assert run_strictly(client, "kit-tiny-stack:1", code).split()[:5] == ["1.0", "1.5", "54321", "kit", "/tmp"]
+    assert run_strictly(client, STACK_TAG, code).split()[:5] == ["1.0", "1.5", "54321", "kit", "/tmp"]
 
 
 def test_the_image_is_recognised(client: docker.DockerClient, stack: Tiny) -> None:
@@ -162,21 +169,23 @@ def test_other_sources_are_not_recognised(
 ) -> None:
     use_sources(monkeypatch, SOURCES | {"errors.py": b"changed"})
     with pytest.raises(
-        ImageFault, match=f"kit's own sources differ; run 'kit images build tiny-stack --base {base}'"
+        ImageFault, match=f"kit's own sources differ; run 'kit images build {NAME}-stack --base {base}'"
     ) as caught:
         check_image(client, stack.definition)
     assert caught.value.exit_code is ExitCode.IMAGE
 
 
 def test_another_definition_is_not_recognised(client: docker.DockerClient, stack: Tiny, tmp_path: Path) -> None:
-    other = tiny(tmp_path, name="tiny-stack", dockerfile=stack.definition.dockerfile, base="debian:other")
+    other = tiny(tmp_path, name=f"{NAME}-stack", dockerfile=stack.definition.dockerfile, base="debian:other")
     with pytest.raises(ImageFault, match="its TOML, lock or Dockerfile differ"):
         check_image(client, other)
 
 
 def test_an_image_that_is_not_built_is_a_fault(client: docker.DockerClient, tmp_path: Path) -> None:
     absent = tiny(tmp_path).model_copy(update={"version": "absent"})
-    with pytest.raises(ImageFault, match="image kit-tiny:absent is not built; run 'kit images build tiny'"):
+    with pytest.raises(
+        ImageFault, match=f"image kit-{NAME}:absent-[0-9a-f]{{12}} is not built; run 'kit images build {NAME}'"
+    ):
         check_image(client, absent)
 
 
@@ -194,14 +203,27 @@ def test_a_change_in_kit_is_one_layer_and_seconds(
     after = client.images.get(second.id).attrs["RootFS"]["Layers"]
     assert after[:-1] == before[:-1]
     assert after[-1] != before[-1]
-    assert run_strictly(client, "kit-tiny:1", "import kit.new_module as m; print(m.VALUE)") == "42"
-    assert first.id not in [image.id for image in client.images.list(all=True)]
+    assert run_strictly(client, TAG, "import kit.new_module as m; print(m.VALUE)") == "42"
+    assert client.images.get(TAG).id == second.id
+    assert client.images.get(first.tag).id == first.id, "another checkout may still run it"
+    monkeypatch.setattr(image_store, "load_images", lambda: {NAME: definition})
+    assert not [image for image in leftovers(client, 1) if image.id in (first.id, second.id)]
+    (old,) = [image for image in leftovers(client, 0) if image.id in (first.id, second.id)]
+    assert old.tags == (first.tag,)
+    assert remove(client, old)
+    assert client.images.get(second.tag).id == second.id
 
 
 @pytest.mark.usefixtures("no_tag_left")
-def test_the_same_inputs_give_the_same_image(client: docker.DockerClient, tmp_path: Path) -> None:
+def test_what_is_built_already_is_only_named_again(client: docker.DockerClient, tmp_path: Path) -> None:
     definition = tiny(tmp_path)
     first = build_image(client, definition, BuildOptions(base=BASE), lambda _: None)
+    client.images.remove(TAG)
+    said: list[str] = []
+    assert build_image(client, definition, BuildOptions(base=BASE), said.append) == first
+    assert client.images.get(TAG).id == first.id
+    assert len(said) == 1
+    client.images.get(BASE).tag(*first.tag.split(":"))
     assert build_image(client, definition, BuildOptions(base=BASE), lambda _: None).id == first.id
 
 
@@ -215,7 +237,7 @@ def test_steps_have_no_network_and_a_failure_keeps_its_log(client: docker.Docker
     definition = tiny(tmp_path, dockerfile="Dockerfile.tiny")
     with pytest.raises(ImageFault, match=r"a step ended with exit code 1: .*Network is unreachable") as caught:
         build_image(client, definition, BuildOptions(base=BASE), lambda _: None)
-    log = cache_folder() / "logs" / "build-tiny.log"
+    (log,) = (cache_folder() / "logs").iterdir()
     assert str(log) in str(caught.value)
     assert "interfaces ['lo']" in log.read_text()
     assert "\n" not in str(caught.value)
@@ -223,7 +245,7 @@ def test_steps_have_no_network_and_a_failure_keeps_its_log(client: docker.Docker
 
 def test_a_stack_that_is_not_the_expected_one_is_not_built(client: docker.DockerClient, tmp_path: Path) -> None:
     definition = tiny(tmp_path)
-    wrong = definition.model_copy(update={"expects": {"alpha": "9.9"}, "name": "tiny-wrong"})
+    wrong = definition.model_copy(update={"expects": {"alpha": "9.9"}, "name": f"{NAME}-wrong"})
     with pytest.raises(ImageFault, match=r"alpha 9\.9 is expected, 1\.0 is there"):
         build_image(client, wrong, BuildOptions(base=BASE), lambda _: None)
     with pytest.raises(ImageFault, match="is not built"):

@@ -1,7 +1,10 @@
 """The main job in a real container: the same verdicts as without one, and no container left, whatever dies."""
 
 import os
+import shutil
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +14,7 @@ import pytest
 
 from kit.events import CaseStarted
 from kit.host.container import RUN_LABEL
+from kit.image import content_tag, find_image
 from kit.plan import Plan
 from tests.jobs import Job, Outcome, adapter_case_started, kit, outcome
 
@@ -60,7 +64,7 @@ def test_the_cpu_profile_conforms_in_its_image(whole: Outcome) -> None:
     assert whole.statuses[f"{LORA}/vocabulary-edges"] == "waived"
     assert {case.battery for case in whole.result.cases} == {"lora-logprob", "multi-lora", "kernels"}
     assert whole.result.runtime == "docker"
-    assert whole.result.image["tag"] == "kit-cpu:1"
+    assert whole.result.image["tag"] == content_tag(find_image("cpu"))
 
 
 def test_auto_takes_the_engine_and_says_so(tmp_path: Path) -> None:
@@ -140,21 +144,23 @@ def test_a_killed_worker_loses_no_verdict(tmp_path: Path, client: "docker.Docker
     assert "SIGKILL" in done.reason(f"{LORA}/adapter-0")
 
 
-def test_an_image_of_other_sources_is_refused_never_replaced(tmp_path: Path, client: "docker.DockerClient") -> None:
-    built = client.images.get("kit-cpu:1")
-    try:
-        client.images.get(os.environ.get("KIT_TEST_BASE", "kit-base:bookworm")).tag("kit-cpu", "1")
-        done = kit("run", *DOCKER, "--output", str(tmp_path / "out"))
-        assert done.returncode == 4, done.stderr
-        assert "was built from something else" in done.stderr
-        assert "kit images build cpu" in done.stderr
-        client.images.remove("kit-cpu:1", noprune=True)
-        done = kit("run", *DOCKER, "--output", str(tmp_path / "out"))
-        assert done.returncode == 4, done.stderr
-        assert "is not built" in done.stderr
-        assert set(outcome(tmp_path / "out", 4, done.stdout).statuses.values()) == {"environment"}
-    finally:
-        built.tag("kit-cpu", "1")
+def test_an_image_of_other_sources_is_refused_and_stays(tmp_path: Path, client: "docker.DockerClient") -> None:
+    """Another checkout on this machine, whose kit differs by a comment: it neither takes nor moves this one's image."""
+    root = Path(__file__).parents[2]
+    other = tmp_path / "other"
+    for folder in ("kit", "images", "profiles"):
+        shutil.copytree(root / folder, other / folder, ignore=shutil.ignore_patterns("__pycache__"))
+    for path in root.glob("Dockerfile.*"):
+        shutil.copy(path, other)
+    with (other / "kit" / "__init__.py").open("a") as file:
+        file.write(f"# {tmp_path}\n")
+    command = [sys.executable, "-m", "kit", "run", *DOCKER, "--output", str(tmp_path / "out")]
+    done = subprocess.run(command, cwd=other, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 4, done.stderr
+    assert "was built from something else: " in done.stderr
+    assert "kit's own sources differ; run 'kit images build cpu" in done.stderr
+    assert set(outcome(tmp_path / "out", 4, done.stdout).statuses.values()) == {"environment"}
+    assert client.images.get(content_tag(find_image("cpu"))).labels["kit.image"] == "cpu"
 
 
 def test_facts_of_the_engine_are_in_the_result(whole: Outcome) -> None:

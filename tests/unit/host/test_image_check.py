@@ -6,14 +6,14 @@ from types import SimpleNamespace
 import pytest
 
 from kit.errors import ImageFault
-from kit.host.image_build import check_image
+from kit.host.image_store import check_image
 from tests.tiny_wheels import make_definition
 
 
 def remedy(folder: Path, labels: dict[str, str]) -> str:
     definition = make_definition(folder, base="debian:12", digest="sha256:" + "0" * 64)
     definition.lock_path.write_text("")
-    image = SimpleNamespace(id="sha256:1", labels={"kit.image": "tiny", **labels}, attrs={"Size": 1})
+    image = SimpleNamespace(id="sha256:1", tags=["tiny:1"], labels={"kit.image": "tiny", **labels}, attrs={"Size": 1})
     client = SimpleNamespace(images=SimpleNamespace(get=lambda tag: image))
     with pytest.raises(ImageFault) as caught:
         check_image(client, definition)

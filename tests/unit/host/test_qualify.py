@@ -7,8 +7,8 @@ import pytest
 
 from kit.errors import ExitCode
 from kit.events import AnyEvent
-from kit.host import docker_runtime, image_build
-from kit.host.image_build import BuiltImage
+from kit.host import docker_runtime, image_store
+from kit.host.image_store import BuiltImage
 from kit.host.run import Prepared, Request, execute, prepare
 from kit.host.supervisor import StopRequest
 from kit.results.model import Mode, Status
@@ -38,7 +38,7 @@ def test_without_an_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 def test_an_image_on_another_base(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     image = BuiltImage("sha256:0", "kit-cpu:1", {"kit.base-pinned": "no"}, 1)
     monkeypatch.setattr(docker_runtime, "connect", lambda: object())
-    monkeypatch.setattr(image_build, "check_image", lambda client, definition: image)
+    monkeypatch.setattr(image_store, "check_image", lambda client, definition: image)
     finished = execute(qualifying(tmp_path), StopRequest(), Silent())
     assert "another base than the pinned one" in finished.refused
     assert finished.result.exit_code == ExitCode.IMAGE
