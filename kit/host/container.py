@@ -18,6 +18,7 @@ from kit.profile import Profile
 RUN_FOLDER = "/kit/run"
 ASSETS_FOLDER = "/kit/assets"
 RUN_LABEL = "kit.run"
+OWNER_LABEL = "kit.owner"
 TMPFS = "mode=1777,exec"
 LOG_LIMITS = {"max-size": "16m", "max-file": "1"}
 _OFFLINE = {

@@ -31,12 +31,14 @@ class EngineFacts:
         kind, version: such as docker 28.
         rootless: it runs as the caller, who is root inside; numbers of groups of the host mean nothing there.
         cdi: the kinds of devices of which a CDI specification exists, such as ``nvidia.com/gpu``; empty where the engine has no CDI.
+        remapped: its containers see other user ids than the host (dockerd's ``userns-remap``).
     """
 
     kind: Literal["docker", "podman"] = "docker"
     version: str = ""
     rootless: bool = False
     cdi: frozenset[str] = frozenset()
+    remapped: bool = False
 
 
 @dataclass(frozen=True)

@@ -16,19 +16,24 @@ from kit.events import Trouble
 from kit.host.container import (
     ASSETS_FOLDER,
     LOG_LIMITS,
+    OWNER_LABEL,
     RUN_FOLDER,
     RUN_LABEL,
     TMPFS,
     ContainerSpec,
 )
+from kit.host.devices import EngineFacts
+from kit.host.engine import engine_settings
 from kit.host.engine_faults import engine_says
+from kit.host.owner import Owner
 from kit.host.runtime import Ending, ending_of
 
 _TIMEOUT_SECONDS = 20
 _SILENCE_SECONDS = 60.0
 _REMOVE_ATTEMPTS = 5
 _LOG_BYTES = 16 * 1024 * 1024
-_STOPPED = ("exited", "dead")
+_STOPPED = ("exited", "dead", "stopped")
+_ALIVE = ("running", "paused", "restarting")
 
 
 def connect(timeout: float = 5.0) -> "docker.DockerClient":
@@ -54,8 +59,9 @@ class DockerRuntime:
 
     name: Literal["docker"] = "docker"
 
-    def __init__(self, client: "docker.DockerClient", spec: ContainerSpec) -> None:
+    def __init__(self, client: "docker.DockerClient", spec: ContainerSpec, engine: EngineFacts) -> None:
         self._client = client
+        self._engine = engine
         self._spec = spec
         self._container: Any = None
         self._removed = False
@@ -73,7 +79,7 @@ class DockerRuntime:
         settings: dict[str, Any] = {
             "name": spec.name,
             "command": spec.command,
-            "labels": {RUN_LABEL: spec.run_id},
+            "labels": {RUN_LABEL: spec.run_id, OWNER_LABEL: Owner.myself().label},
             "init": True,
             "network_mode": "none",
             "read_only": True,
@@ -99,23 +105,33 @@ class DockerRuntime:
             settings["device_requests"] = [DeviceRequest(driver="cdi", device_ids=list(spec.devices.cdi))]
         if spec.devices.gpu_ids:
             settings["device_requests"] = [DeviceRequest(device_ids=list(spec.devices.gpu_ids), capabilities=[["gpu"]])]
+        self._create_and_start(settings | engine_settings(self._engine))
+        return {
+            "engine": f"{self._engine.kind} {self._engine.version}",
+            "container": self._container.id,
+            "image": spec.image,
+            "platform": platform.platform(),
+        }
+
+    def _create_and_start(self, settings: dict[str, Any]) -> None:
+        spec = self._spec
         try:
             self._container = self._client.containers.create(spec.image, **settings)
             self._container.start()
         except NotFound:
+            self.stop()
             raise ImageFault(f"the image {spec.image} is gone", "build it again") from None
         except APIError as error:
             self.stop()
             raise EnvironmentFault(
                 f"the engine refused the container: {engine_says(error)}", "see the message; check devices and limits"
             ) from None
-        version = self._client.version()
-        return {
-            "engine": f"{version.get('Platform', {}).get('Name') or 'engine'} {version.get('Version', '?')}",
-            "container": self._container.id,
-            "image": spec.image,
-            "platform": platform.platform(),
-        }
+        except requests.RequestException as error:
+            with contextlib.suppress(DockerException, requests.RequestException):
+                self._client.api.remove_container(spec.name, force=True, v=True)
+            raise EnvironmentFault(
+                f"the engine did not start the container: {engine_says(error)}", "see its log, then try again"
+            ) from None
 
     def ended(self) -> Ending | None:
         """How the container ended; None while it runs. An engine that is restarting is asked again later."""
@@ -147,7 +163,7 @@ class DockerRuntime:
         was_running = False
         with contextlib.suppress(APIError, requests.RequestException, NotFound):
             self._container.reload()
-            was_running = self._container.status == "running"
+            was_running = self._container.status in _ALIVE
             if was_running:
                 self._container.kill()
         self._save_log()
@@ -183,9 +199,12 @@ class DockerRuntime:
 
 
 def _refuse_closed_folder(spec: ContainerSpec) -> None:
-    """Root in the container has no capabilities, so it cannot write where another user owns the folder, as root outside can."""
+    """Root in the container has no capabilities, so it cannot write where another user owns the folder, as root outside can.
+
+    Whatever the container calls its user, on this machine it is the caller.
+    """
     info = spec.run_folder.stat()
-    user = os.getuid()  # also under a rootless engine, which calls the caller root
+    user = os.getuid()
     if info.st_uid != user and not info.st_mode & 0o002:
         raise EnvironmentFault(
             f"the output folder {spec.run_folder} belongs to user {info.st_uid}, and the container runs as user {user}",

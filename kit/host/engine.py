@@ -1,11 +1,15 @@
 """What a container engine says about itself."""
 
 import re
+import resource
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from docker.types import Ulimit
+
 from kit.host.devices import EngineFacts
+from kit.host.engine_faults import engine_says
 
 if TYPE_CHECKING:
     from docker import DockerClient
@@ -13,6 +17,7 @@ if TYPE_CHECKING:
 _KIND = re.compile(r"^\s*\"?(?:cdi)?[kK]ind\"?\s*:\s*[\"']?([\w.-]+/[\w.-]+)", re.MULTILINE)
 _PODMAN_FOLDERS = ("/etc/cdi", "/var/run/cdi")
 _FIRST_DOCKER_WITH_CDI = 25
+_OPEN_FILES = 65_536  # as the upstream AMD CI asks for
 
 
 def engine_facts(client: "DockerClient", root: Path = Path("/")) -> EngineFacts:
@@ -30,6 +35,7 @@ def facts_of(info: Mapping[str, Any], version: Mapping[str, Any], root: Path) ->
     podman = any("podman" in name.casefold() for name in components)
     number = str(version.get("Version") or "")
     major = re.match(r"\d+", number)
+    options = info.get("SecurityOptions") or ()
     folders: Iterable[str] = info.get("CDISpecDirs") or ()
     if podman:
         folders = folders or _PODMAN_FOLDERS
@@ -38,8 +44,9 @@ def facts_of(info: Mapping[str, Any], version: Mapping[str, Any], root: Path) ->
     return EngineFacts(
         kind="podman" if podman else "docker",
         version=number,
-        rootless=bool(info.get("Rootless")) or "name=rootless" in (info.get("SecurityOptions") or ()),
+        rootless=bool(info.get("Rootless")) or "name=rootless" in options,
         cdi=_kinds(root / folder.lstrip("/") for folder in folders),
+        remapped="name=userns" in options,
     )
 
 
@@ -52,3 +59,23 @@ def _kinds(folders: Iterable[Path]) -> frozenset[str]:
             except OSError:
                 continue
     return frozenset(kinds)
+
+
+def engine_settings(engine: EngineFacts, pid_max: Path = Path("/proc/sys/kernel/pid_max")) -> dict[str, Any]:
+    """Settings of a container that depend on the engine: limits that it can give, and user ids that are the host's.
+
+    A remapped engine is told to leave this container out: what it writes into the results folder must belong to the caller.
+    Limits never exceed the caller's own, which an engine on the same machine can give too; Podman asks for more than some
+    machines allow, unless it is told.
+    """
+    limits = [_limit("nofile", _OPEN_FILES)]
+    if engine.kind == "podman":
+        limits.append(_limit("nproc", int(pid_max.read_text())))
+    return {"ulimits": limits} | ({"userns_mode": "host"} if engine.remapped else {})
+
+
+def _limit(name: str, wanted: int) -> Ulimit:
+    """`wanted`, or this process's own hard limit where that is lower."""
+    _, hard = resource.getrlimit(getattr(resource, f"RLIMIT_{name.upper()}"))
+    limit = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    return Ulimit(name=name, soft=limit, hard=limit)

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol, TypeVar
 
 from kit.errors import EnvironmentFault, ExitCode, ImageFault, KitError, UsageFault, is_disk_full
-from kit.events import AnyEvent, EventLog, RunRefused, RuntimeEnded, RuntimeStarted, Trouble
+from kit.events import AnyEvent, EventLog, MachineFound, RunRefused, RuntimeEnded, RuntimeStarted, Trouble
 from kit.faults.catalogue import parse_fault
+from kit.finding import Finding, Severity
 from kit.host import assets, run_folder
 from kit.host.container import ContainerSpec, container_spec, container_user
 from kit.host.devices import ContainerDevices, check_wanted
@@ -217,8 +218,10 @@ def _made_ready(launch: _Launch, prepared: Prepared, folder: Path, display: Disp
     display.line(f"runtime: {'docker' if client else 'local'} ({why})")
     image_id = ""
     if client is not None:
+        from kit.host import leftovers
         from kit.host.image_store import check_image
 
+        _tell(launch, folder, leftovers.removed(client), display)
         built = check_image(client, prepared.image)
         if prepared.mode is Mode.QUALIFY and not built.base_is_pinned:
             raise ImageFault(
@@ -231,6 +234,23 @@ def _made_ready(launch: _Launch, prepared: Prepared, folder: Path, display: Disp
     launch.plan = with_assets(launch.plan, files)
     run_folder.write(folder / PLAN_FILE, as_json(launch.plan).decode())
     return _runtime(client, prepared, image_id, folder, assets_folder)
+
+
+def _tell(launch: _Launch, folder: Path, findings: tuple[Finding, ...], display: Display) -> None:
+    """Put on record what is not as it should be.
+
+    Raises:
+        EnvironmentFault: something of it forbids the run.
+    """
+    told = tuple(finding for finding in findings if finding.severity is not Severity.OK)
+    for finding in told:
+        display.line(str(finding))
+    if told:
+        _note(launch.seen, folder, MachineFound(findings=told))
+    if refusing := [finding for finding in told if finding.severity is Severity.REFUSE]:
+        more = f" (and {len(refusing) - 1} more)" if len(refusing) > 1 else ""
+        first = refusing[0]
+        raise EnvironmentFault(f"{first.check}: {'; '.join(filter(None, (first.what, first.why)))}{more}", first.remedy)
 
 
 def _write_inputs(plan: Plan, prepared: Prepared, folder: Path) -> None:
@@ -283,7 +303,8 @@ def _runtime(
     engine = engine_facts(client)
     grant = container_grant(prepared.profile, prepared.gpus, engine)
     user = container_user(engine.rootless)
-    return Holding(DockerRuntime(client, prepared.container(image, folder, assets_folder, grant.devices, user)), grant)
+    spec = prepared.container(image, folder, assets_folder, grant.devices, user)
+    return Holding(DockerRuntime(client, spec, engine), grant)
 
 
 def _supervised(launch: _Launch, runtime: Runtime, folder: Path, stop: StopRequest, display: Display) -> None:

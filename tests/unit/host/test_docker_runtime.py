@@ -11,7 +11,7 @@ from kit.errors import EnvironmentFault
 from kit.events import Trouble
 from kit.host import docker_runtime
 from kit.host.container import container_spec, container_user
-from kit.host.devices import ContainerDevices
+from kit.host.devices import ContainerDevices, EngineFacts
 from kit.host.docker_runtime import DockerRuntime
 from kit.profile import find_profile
 
@@ -40,7 +40,7 @@ def runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DockerRuntime:
         find_profile("cpu"), "image:1", "id", tmp_path, tmp_path, ContainerDevices(), container_user()
     )
     containers = SimpleNamespace(create=lambda image, **settings: Gone())
-    runtime = DockerRuntime(SimpleNamespace(containers=containers, version=dict), spec)
+    runtime = DockerRuntime(SimpleNamespace(containers=containers, version=dict), spec, EngineFacts())
     runtime.start()
     return runtime
 
@@ -70,7 +70,7 @@ def test_a_folder_of_another_user_is_refused_before_the_start(tmp_path: Path) ->
         find_profile("cpu"), "image:1", "id", tmp_path, tmp_path, ContainerDevices(), container_user()
     )
     with pytest.raises(EnvironmentFault, match="belongs to user 65534, and the container runs as user 0"):
-        DockerRuntime(SimpleNamespace(), spec).start()
+        DockerRuntime(SimpleNamespace(), spec, EngineFacts()).start()
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_gpus_are_asked_for_by_name(tmp_path: Path, devices: ContainerDevices, r
     seen: dict[str, object] = {}
     containers = SimpleNamespace(create=lambda image, **settings: seen.update(settings) or Gone())
     spec = container_spec(find_profile("h200"), "image:1", "id", tmp_path, tmp_path, devices, container_user())
-    DockerRuntime(SimpleNamespace(containers=containers, version=dict), spec).start()
+    DockerRuntime(SimpleNamespace(containers=containers, version=dict), spec, EngineFacts()).start()
     (asked,) = seen["device_requests"]
     assert {key: value for key, value in asked.items() if value} == {k: v for k, v in request_for.items() if v}
     assert seen["devices"] == []

@@ -1,11 +1,12 @@
 """What docker and podman say of themselves, in the form of their own answers."""
 
+import resource
 from pathlib import Path
 
 import pytest
 
 from kit.host.devices import EngineFacts
-from kit.host.engine import facts_of
+from kit.host.engine import engine_settings, facts_of
 
 DOCKER = {"Version": "29.0.1", "Components": [{"Name": "Engine"}, {"Name": "containerd"}]}
 PODMAN = {"Version": "5.4.2", "Components": [{"Name": "Podman Engine"}, {"Name": "Conmon"}]}
@@ -35,6 +36,7 @@ def root(tmp_path: Path) -> Path:
         ({"CDISpecDirs": ["/etc/cdi"]}, DEBIAN_DOCKER, EngineFacts("docker", "20.10.24+dfsg1")),
         ({}, DEBIAN_DOCKER, EngineFacts("docker", "20.10.24+dfsg1")),
         ({"SecurityOptions": ["name=rootless"]}, DOCKER, EngineFacts("docker", "29.0.1", rootless=True)),
+        ({"SecurityOptions": ["name=userns"]}, DOCKER, EngineFacts("docker", "29.0.1", remapped=True)),
         (
             {"Rootless": True, "SecurityOptions": None},
             PODMAN,
@@ -48,3 +50,19 @@ def test_engines(info: dict[str, object], version: dict[str, object], expected: 
 
 def test_no_specification_no_cdi(tmp_path: Path) -> None:
     assert facts_of({"CDISpecDirs": ["/etc/cdi"]}, DOCKER, tmp_path).cdi == frozenset()
+
+
+def test_no_limit_exceeds_what_the_caller_has(tmp_path: Path) -> None:
+    (tmp_path / "pid_max").write_text("4194304\n")
+    for engine in (EngineFacts("docker"), EngineFacts("podman")):
+        limits = {limit["Name"]: limit for limit in engine_settings(engine, tmp_path / "pid_max")["ulimits"]}
+        assert ("nproc" in limits) == (engine.kind == "podman")
+        for name, limit in limits.items():
+            _, own = resource.getrlimit(getattr(resource, f"RLIMIT_{name.upper()}"))
+            assert limit["Soft"] == limit["Hard"] > 0
+            assert own in (resource.RLIM_INFINITY, max(own, limit["Hard"]))
+
+
+def test_a_remapped_engine_keeps_the_host_s_users_for_this_container() -> None:
+    assert engine_settings(EngineFacts(remapped=True))["userns_mode"] == "host"
+    assert "userns_mode" not in engine_settings(EngineFacts())
