@@ -85,11 +85,12 @@ class NullCheck(Record):
     Attributes:
         act: ``pass``, ``fail`` and ``nan`` measure; ``raise`` fails to run; ``kill`` and ``exit`` end the process (by SIGKILL, with
             code 0); ``hang`` never answers; ``orphan`` passes and leaves a process; ``noise`` passes and writes rubbish to
-            standard output and to the event pipe; ``memory`` takes memory until it is stopped; ``sleep`` passes after `seconds`.
+            standard output and to the event pipe; ``flood`` passes and writes 96 MiB to standard output; ``memory`` takes memory
+            until it is stopped; ``sleep`` passes after `seconds`.
     """
 
     check: Literal["null"] = "null"
-    act: Literal["pass", "fail", "nan", "raise", "kill", "exit", "hang", "orphan", "noise", "memory", "sleep"]
+    act: Literal["pass", "fail", "nan", "raise", "kill", "exit", "hang", "orphan", "noise", "flood", "memory", "sleep"]
     seconds: float = 0.0
 
 

@@ -29,6 +29,8 @@ def check(spec: NullCheck, subject: NullSubject) -> CheckResult:
             subject.orphan()
         case "noise":
             subject.make_noise()
+        case "flood":
+            subject.flood()
         case "memory":
             subject.take_memory()
         case _:

@@ -6,8 +6,11 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import requests
+from docker.errors import DockerException
 from docker.types import Ulimit
 
+from kit.errors import EnvironmentFault
 from kit.host.devices import EngineFacts
 from kit.host.engine_faults import engine_says
 
@@ -21,8 +24,16 @@ _OPEN_FILES = 65_536  # as the upstream AMD CI asks for
 
 
 def engine_facts(client: "DockerClient", root: Path = Path("/")) -> EngineFacts:
-    """What the engine behind `client` can do; its machine is this one, so its CDI specifications are read here."""
-    return facts_of(client.info(), client.version(), root)
+    """What the engine behind `client` can do; its machine is this one, so its CDI specifications are read here.
+
+    Raises:
+        EnvironmentFault: it stopped answering.
+    """
+    try:
+        return facts_of(client.info(), client.version(), root)
+    except (DockerException, requests.RequestException) as error:
+        said = " ".join(str(error).split())[:200]
+        raise EnvironmentFault(f"the engine stopped answering: {said}", "see its log, then try again") from None
 
 
 def facts_of(info: Mapping[str, Any], version: Mapping[str, Any], root: Path) -> EngineFacts:

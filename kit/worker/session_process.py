@@ -24,6 +24,7 @@ from kit.events import (
 from kit.plan import Plan
 from kit.process import end_descendants, exit_reason, memory_kills
 from kit.worker.arguments import SessionArguments
+from kit.worker.session_log import SessionLog
 
 _SHUTDOWN_SECONDS = 60.0
 _POLL_SECONDS = 0.2
@@ -51,22 +52,25 @@ class SessionProcess:
         kills_before = memory_kills()
         read_fd, write_fd = os.pipe()
         self._log_path.parent.mkdir(exist_ok=True)
-        with self._log_path.open("wb") as output, os.fdopen(read_fd, "rb", buffering=0) as pipe:
+        output = SessionLog(self._log_path)
+        with os.fdopen(read_fd, "rb", buffering=0) as pipe:
             try:
                 child = subprocess.Popen(
                     self._arguments.command("kit.worker.session", write_fd),
                     stdin=subprocess.DEVNULL,
-                    stdout=output,
+                    stdout=output.fd,
                     stderr=subprocess.STDOUT,
                     pass_fds=(write_fd,),
                     start_new_session=True,
                 )
             finally:
                 os.close(write_fd)
+                output.started()
             self._log.append(SessionStarted(session=self._session.id, pid=child.pid))
             in_time = self._follow(child, pipe)
             end_descendants()
             child.wait()
+        output.close()
         self._log.append(self._ending(child.returncode, in_time, memory_kills() - kills_before))
 
     def _follow(self, child: "subprocess.Popen[bytes]", pipe: BinaryIO) -> bool:
