@@ -32,8 +32,9 @@ def engine_facts(client: "DockerClient", root: Path = Path("/")) -> EngineFacts:
     try:
         return facts_of(client.info(), client.version(), root)
     except (DockerException, requests.RequestException) as error:
-        said = " ".join(str(error).split())[:200]
-        raise EnvironmentFault(f"the engine stopped answering: {said}", "see its log, then try again") from None
+        raise EnvironmentFault(
+            f"the engine stopped answering: {engine_says(error)}", "see its log, then try again"
+        ) from None
 
 
 def facts_of(info: Mapping[str, Any], version: Mapping[str, Any], root: Path) -> EngineFacts:
