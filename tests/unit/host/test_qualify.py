@@ -7,7 +7,7 @@ import pytest
 
 from kit.errors import ExitCode
 from kit.events import AnyEvent
-from kit.host import docker_runtime, image_store
+from kit.host import docker_runtime, image_store, leftovers
 from kit.host.image_store import BuiltImage
 from kit.host.run import Prepared, Request, execute, prepare
 from kit.host.supervisor import StopRequest
@@ -38,6 +38,7 @@ def test_without_an_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 def test_an_image_on_another_base(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     image = BuiltImage("sha256:0", "kit-cpu:1", {"kit.base-pinned": "no"}, 1)
     monkeypatch.setattr(docker_runtime, "connect", lambda: object())
+    monkeypatch.setattr(leftovers, "removed", lambda client: ())
     monkeypatch.setattr(image_store, "check_image", lambda client, definition: image)
     finished = execute(qualifying(tmp_path), StopRequest(), Silent())
     assert "another base than the pinned one" in finished.refused
