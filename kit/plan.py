@@ -4,6 +4,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field, JsonValue
 
+from kit.asset import PinnedFile
 from kit.measurement import Record
 
 PLAN_SCHEMA: Final = 1
@@ -79,6 +80,36 @@ class GroupedDecode(Record):
     seed: int = 42
 
 
+class Published(Record):
+    """What others measured in the same test: value, on what, and where it is told."""
+
+    value: float
+    on: str
+    link: str = Field(pattern=r"^https://")
+
+
+class TrainerLogprobs(Record):
+    """Prompt logprobs of a recorded text, adapter in use, against what the trainer of that adapter recorded.
+
+    Attributes:
+        limit: of mean ½Δ², nat². test: the upstream test that sets it.
+        differing: the settings in which this engine differs from that test's, each as a clause.
+        published: what others measured, told beside.
+    """
+
+    check: Literal["trainer-logprobs"] = "trainer-logprobs"
+    limit: float
+    test: str
+    differing: tuple[str, ...] = ()
+    published: tuple[Published, ...] = ()
+
+
+class TargetModules(Record):
+    """Which modules SGLang finds for an adapter that targets all linear ones, on a tree of Qwen3's modules; runs no model."""
+
+    check: Literal["target-modules"] = "target-modules"
+
+
 class NullCheck(Record):
     """What the null subject does in this case; no battery plans it. It lets every way to end be rehearsed without SGLang or a GPU.
 
@@ -95,7 +126,8 @@ class NullCheck(Record):
 
 
 CheckSpec = Annotated[
-    PromptLogprobs | GivenPrompt | MixedBatchRow | GroupedDecode | NullCheck, Field(discriminator="check")
+    PromptLogprobs | GivenPrompt | MixedBatchRow | TrainerLogprobs | TargetModules | GroupedDecode | NullCheck,
+    Field(discriminator="check"),
 ]
 
 
@@ -128,6 +160,43 @@ class SGLangSession(ProcessSpec):
     engine: dict[str, JsonValue]
 
 
+class PinnedFolder(Record):
+    """A pinned asset (`kit.asset`) that a session reads.
+
+    Attributes:
+        name: of its row. revision: full commit hash; empty where the row is not locked.
+        files: of its row. The host holds their SHA-256 against the content; the worker looks at presence and size.
+    """
+
+    name: str
+    revision: str
+    files: tuple[PinnedFile, ...]
+
+    @property
+    def folder(self) -> str:
+        """Where its files lie, relative to the folder of the pinned assets."""
+        return f"{self.name}/{self.revision}/files"
+
+
+class PinnedModelSession(ProcessSpec):
+    """One `sglang.Engine` on a real model, with one adapter.
+
+    Attributes:
+        model, adapter: their assets; the adapter's also holds the recorded sample.
+        engine: keyword arguments of `sglang.Engine`.
+    """
+
+    kind: Literal["sglang-pinned"] = "sglang-pinned"
+    model: PinnedFolder
+    adapter: PinnedFolder
+    engine: dict[str, JsonValue]
+
+    @property
+    def assets(self) -> tuple[PinnedFolder, ...]:
+        """All that must lie in the folder of the pinned assets."""
+        return (self.model, self.adapter)
+
+
 class KernelSession(ProcessSpec):
     """One process with one attention-kernel library.
 
@@ -151,7 +220,7 @@ class NullSession(ProcessSpec):
     abort_at_end: bool = False
 
 
-SessionSpec = Annotated[SGLangSession | KernelSession | NullSession, Field(discriminator="kind")]
+SessionSpec = Annotated[SGLangSession | PinnedModelSession | KernelSession | NullSession, Field(discriminator="kind")]
 
 
 class Case(Record):
@@ -181,6 +250,7 @@ class Session(Record):
         start_seconds: time limit until it is ready for cases.
         case_seconds: time limit of each case.
         gpus: how many GPUs it needs for itself, or its share of (`Devices.sessions_at_once`); without GPUs, 1 stands for the CPU.
+        alone: whether no other session may run on these GPUs meanwhile, as a real model needs nearly all of their memory.
     """
 
     id: str
@@ -188,6 +258,7 @@ class Session(Record):
     start_seconds: float
     case_seconds: float
     gpus: int = Field(default=1, ge=1)
+    alone: bool = False
 
 
 class Devices(Record):
@@ -254,3 +325,10 @@ class Plan(Record):
     def cases_of(self, session_id: str) -> tuple[Case, ...]:
         """The cases that a session must answer, in order, without those skipped at planning."""
         return tuple(c for c in self.cases if c.session == session_id and c.skip is None)
+
+    @property
+    def pinned(self) -> tuple[PinnedFolder, ...]:
+        """The pinned assets that cases of this plan need, without those of skipped cases; sorted by name."""
+        specs = [s.spec for s in self.sessions if isinstance(s.spec, PinnedModelSession) and self.cases_of(s.id)]
+        found = {asset.name: asset for spec in specs for asset in spec.assets}
+        return tuple(found[name] for name in sorted(found))

@@ -16,7 +16,9 @@ from pydantic import (
     model_validator,
 )
 
+from kit.asset import ASSETS_FILE
 from kit.errors import UsageFault
+from kit.lora_model import LORA_MODELS_FILE, AttentionKind
 from kit.measurement import Record
 from kit.names import unknown
 from kit.paths import data_folder
@@ -138,6 +140,25 @@ class KernelSettings(Record):
     selection: Literal["full", "interpreter"] = "full"
 
 
+class RealModelSettings(Record):
+    """How the real models of ``lora_models.toml`` are served on this hardware.
+
+    Attributes:
+        models: rows whose cases belong to this profile. Any other row's case runs where it is asked for by name.
+        attention: keyword arguments of `sglang.Engine` by the kind of attention; a model of another kind is skipped.
+        arguments: further ones, for every model. They win over the row's, and every difference is told.
+        environment: variables set before SGLang is imported.
+        session_start, case: time limits, since to load weights takes longer than to make them.
+    """
+
+    models: tuple[str, ...] = ()
+    attention: dict[AttentionKind, dict[str, JsonValue]] = Field(default_factory=dict)
+    arguments: dict[str, JsonValue] = Field(default_factory=dict)
+    environment: dict[str, str] = Field(default_factory=dict)
+    session_start: Duration
+    case: Duration
+
+
 class Profile(Record):
     """One hardware SKU and GPU count.
 
@@ -153,6 +174,7 @@ class Profile(Record):
         image: name of a definition in ``images/``.
         mandatory: batteries that `qualify` may not miss.
         stand_ins: modules that replace what this profile's stack lacks; each is named in the report.
+        real_models: how real models are served; None where none can be.
         does_not_prove: what a green run here leaves open, each a sentence of the report.
     """
 
@@ -174,6 +196,7 @@ class Profile(Record):
     time: TimeLimits
     engine: EngineSettings
     kernels: KernelSettings
+    real_models: RealModelSettings | None = None
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -205,7 +228,7 @@ def without_retired_keys(data: bytes) -> bytes:
     return json.dumps(profile).encode()
 
 
-NOT_PROFILES = {"waivers.toml", "assets.toml"}
+NOT_PROFILES = {"waivers.toml", ASSETS_FILE, LORA_MODELS_FILE}
 
 
 def load_profiles(folder: Path | None = None) -> dict[str, Profile]:

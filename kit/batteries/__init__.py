@@ -1,15 +1,19 @@
 """What is promised: one module per battery, each yields its cases as data."""
 
 from collections.abc import Callable, Iterator
+from itertools import chain
 
-from kit.batteries import kernels, lora_logprob, multi_lora
+from kit.batteries import kernels, lora_logprob, lora_models, multi_lora
 from kit.batteries.planned import Planned
 from kit.profile import BatteryName, Profile
 
-__all__ = ["BATTERIES", "Planned"]
+__all__ = ["BATTERIES", "FURTHER", "Planned"]
 
 BATTERIES: dict[BatteryName, Callable[[Profile], Iterator[Planned]]] = {
-    "lora-logprob": lora_logprob.cases,
+    "lora-logprob": lambda profile: chain(lora_logprob.cases(profile), lora_models.cases(profile)),
     "multi-lora": multi_lora.cases,
     "kernels": kernels.cases,
 }
+
+FURTHER: dict[BatteryName, Callable[[Profile], Iterator[Planned]]] = {"lora-logprob": lora_models.further_cases}
+"""Cases that belong to no profile: planned only where a case is asked for by its battery and subject, without a star in them."""

@@ -3,7 +3,16 @@
 from typing import TYPE_CHECKING, TypeVar
 
 from kit.checks.outcome import CheckResult, NotApplicable
-from kit.plan import CheckSpec, GivenPrompt, GroupedDecode, MixedBatchRow, NullCheck, PromptLogprobs
+from kit.plan import (
+    CheckSpec,
+    GivenPrompt,
+    GroupedDecode,
+    MixedBatchRow,
+    NullCheck,
+    PromptLogprobs,
+    TargetModules,
+    TrainerLogprobs,
+)
 
 if TYPE_CHECKING:
     from kit.subjects import Subject
@@ -38,6 +47,17 @@ def run_check(spec: CheckSpec, subject: "Subject") -> CheckResult:
             from kit.subjects.sglang_engine import SGLangSubject
 
             return mixed_batch_row.check(spec, _as(SGLangSubject, subject, spec))
+        case TrainerLogprobs():
+            from kit.checks import trainer_logprobs
+            from kit.subjects.pinned_model import PinnedModelSubject
+
+            return trainer_logprobs.check(spec, _as(PinnedModelSubject, subject, spec))
+        case TargetModules():
+            from kit.checks import target_modules
+            from kit.subjects.sglang_engine import SGLangSubject
+
+            _as(SGLangSubject, subject, spec)
+            return target_modules.check()
         case GroupedDecode():
             from kit.checks import grouped_decode
             from kit.subjects.triton_attention import TritonAttention

@@ -10,7 +10,7 @@ from kit.host.container import as_command_line, container_user
 from kit.host.devices import nominal
 from kit.host.run import Prepared
 from kit.image import content_tag
-from kit.plan import KernelSession, NullSession, Session, SGLangSession
+from kit.plan import KernelSession, NullSession, PinnedModelSession, Session, SGLangSession
 
 
 def print_plan(prepared: Prepared, console: Console) -> None:
@@ -55,6 +55,9 @@ def _print_session(session: Session, say: Callable[[str], None]) -> None:
         case SGLangSession():
             what = f"SGLang, {spec.model}, {spec.dtype}, adapters {', '.join(spec.adapters) or 'none'}"
             settings = spec.engine
+        case PinnedModelSession():
+            told = " and ".join(f"{asset.name} at {asset.revision or 'no revision'}" for asset in spec.assets)
+            what, settings = f"SGLang, {told}", spec.engine
         case KernelSession():
             what = f"kernels of {spec.library}, {spec.dtype}" + (", interpreted" if spec.interpreted else "")
         case NullSession():

@@ -86,6 +86,11 @@ class Available:
     absent: dict[str, str] = field(default_factory=dict)
 
 
+def assets_home() -> Path:
+    """The folder below which all pinned assets lie."""
+    return cache_folder() / "assets"
+
+
 class AssetFolder:
     """Where one locked asset lies.
 
@@ -96,7 +101,7 @@ class AssetFolder:
     def __init__(self, asset: Asset) -> None:
         asset.refuse_unlocked()
         self.asset = asset
-        self.home = cache_folder() / "assets" / asset.name / asset.revision
+        self.home = assets_home() / asset.name / asset.revision
         self.files = self.home / "files"
         self.parts = self.home / "parts"
         self.marker = self.home / MARKER

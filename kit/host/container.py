@@ -17,6 +17,7 @@ from kit.profile import Profile
 
 RUN_FOLDER = "/kit/run"
 ASSETS_FOLDER = "/kit/assets"
+PINNED_FOLDER = "/kit/pinned"
 RUN_LABEL = "kit.run"
 OWNER_LABEL = "kit.owner"
 TMPFS = "mode=1777,exec"
@@ -41,7 +42,8 @@ _HOLD_SOCKETS = (Path("/run"), Path("/var/run"))
 class ContainerSpec:
     """Everything the engine is told about one container; `image` is an image id or tag.
 
-    `memory` and `shm` are bytes; `devices` is what it gets to reach its GPUs.
+    `memory` and `shm` are bytes; `devices` is what it gets to reach its GPUs; `pinned_folder` is where the pinned assets lie,
+    None where the run needs none.
 
     Raises:
         UsageFault: a mounted folder is the root, the home or a system folder of the host, or holds one of them.
@@ -59,9 +61,10 @@ class ContainerSpec:
     devices: ContainerDevices = field(default_factory=ContainerDevices)
     capabilities: tuple[str, ...] = ()
     seccomp: str = "default"
+    pinned_folder: Path | None = None
 
     def __post_init__(self) -> None:
-        for folder in (self.run_folder, self.assets_folder):
+        for folder in (self.run_folder, *self.read_only.values()):
             _refuse_wide(folder)
         if excess := [*self._unforeseen()]:
             raise ValueError(f"no container gets {excess[0]}")
@@ -86,7 +89,13 @@ class ContainerSpec:
     @property
     def command(self) -> list[str]:
         """What runs in it."""
-        return ["python", "-m", "kit.worker", RUN_FOLDER, "--assets", ASSETS_FOLDER]
+        pinned = ["--pinned", PINNED_FOLDER] if self.pinned_folder else []
+        return ["python", "-m", "kit.worker", RUN_FOLDER, "--assets", ASSETS_FOLDER, *pinned]
+
+    @property
+    def read_only(self) -> dict[str, Path]:
+        """Folders of this machine that it may read, by their place in the container."""
+        return {ASSETS_FOLDER: self.assets_folder} | ({PINNED_FOLDER: self.pinned_folder} if self.pinned_folder else {})
 
     @property
     def security(self) -> list[str]:
@@ -105,6 +114,7 @@ def container_spec(
     assets_folder: Path,
     devices: ContainerDevices,
     user: str,
+    pinned_folder: Path | None = None,
 ) -> ContainerSpec:
     """The container of `profile`. Reads no device and asks no engine: the same on every machine.
 
@@ -124,6 +134,7 @@ def container_spec(
         devices=devices,
         capabilities=wanted.capabilities,
         seccomp=wanted.seccomp,
+        pinned_folder=pinned_folder,
     )
 
 
@@ -166,7 +177,7 @@ def as_command_line(spec: ContainerSpec) -> list[str]:
         *([f"--gpus device={','.join(spec.devices.gpu_ids)}"] if spec.devices.gpu_ids else []),
         *(f"--env {name}={value}" for name, value in spec.environment.items()),
         f"--mount type=bind,source={spec.run_folder},target={RUN_FOLDER}",
-        f"--mount type=bind,source={spec.assets_folder},target={ASSETS_FOLDER},readonly",
+        *(f"--mount type=bind,source={path},target={place},readonly" for place, path in spec.read_only.items()),
         *(f"--log-opt {name}={value}" for name, value in LOG_LIMITS.items()),
     ]
     return [*lines, spec.image, *[" ".join(spec.command)]]

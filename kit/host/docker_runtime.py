@@ -14,7 +14,6 @@ from docker.types import DeviceRequest, LogConfig, Mount
 from kit.errors import EnvironmentFault, ImageFault
 from kit.events import Trouble
 from kit.host.container import (
-    ASSETS_FOLDER,
     LOG_LIMITS,
     OWNER_LABEL,
     RUN_FOLDER,
@@ -98,7 +97,7 @@ class DockerRuntime:
             "log_config": LogConfig(type="json-file", config=LOG_LIMITS),
             "mounts": [
                 Mount(RUN_FOLDER, str(spec.run_folder), type="bind"),
-                Mount(ASSETS_FOLDER, str(spec.assets_folder), type="bind", read_only=True),
+                *(Mount(place, str(path), type="bind", read_only=True) for place, path in spec.read_only.items()),
             ],
         }
         if spec.devices.cdi:

@@ -27,7 +27,13 @@ class LocalRuntime:
 
     name: Literal["local"] = "local"
 
-    def __init__(self, run_folder: Path, assets_folder: Path, environment: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        run_folder: Path,
+        assets_folder: Path,
+        environment: Mapping[str, str] | None = None,
+        pinned_folder: Path | None = None,
+    ) -> None:
         for module in ("sglang", "torch"):
             if importlib.util.find_spec(module) is None:
                 raise EnvironmentFault(
@@ -36,6 +42,8 @@ class LocalRuntime:
                 )
         self._folder = run_folder
         self._command = [sys.executable, "-m", "kit.worker", str(run_folder), "--assets", str(assets_folder)]
+        if pinned_folder is not None:
+            self._command += ["--pinned", str(pinned_folder)]
         self._environment = dict(environment or {})
         self._child: subprocess.Popen[bytes] | None = None
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Literal
 
-from kit.batteries import BATTERIES
+from kit.batteries import BATTERIES, FURTHER
 from kit.errors import UsageFault
 from kit.names import near_matches, unknown
 from kit.plan import AssetFile, Case, Devices, InjectedFault, Plan, Session, SGLangSession
@@ -47,13 +47,14 @@ def make_plan(profile: Profile, selection: Selection, run_id: str) -> Plan:
         if name not in BATTERIES:
             raise unknown("battery", name, BATTERIES)
     everything = list(_all_cases(profile))
-    known = [case.id for _, case in everything]
+    further = _asked_for(profile, selection)
+    known = [case.id for _, case in (*everything, *further)]
     for glob in selection.cases:
         if not any(fnmatchcase(name, glob) for name in known):
             raise UsageFault(f"no case of profile {profile.name} matches '{glob}'", near_matches(glob, known))
     sessions: dict[str, Session] = {}
     cases: list[Case] = []
-    for session, case in everything:
+    for session, case in (*everything, *further):
         if selection.batteries and case.battery not in selection.batteries:
             continue
         if selection.cases and not any(fnmatchcase(case.id, glob) for glob in selection.cases):
@@ -72,7 +73,7 @@ def make_plan(profile: Profile, selection: Selection, run_id: str) -> Plan:
         sessions=tuple(sessions.values()),
         devices=devices_of(profile),
         cases=tuple(cases),
-        omitted=len(everything) - len(cases),
+        omitted=len(everything) + len(further) - len(cases),
         faults=selection.faults,
         rerun_of=selection.rerun_of,
         run_seconds=profile.time.run.total_seconds(),
@@ -96,6 +97,22 @@ def devices_of(profile: Profile) -> Devices:
 
 def _all_cases(profile: Profile) -> Iterator[tuple[Session, Case]]:
     for cases in BATTERIES.values():
+        yield from cases(profile)
+
+
+def _asked_for(profile: Profile, selection: Selection) -> list[tuple[Session, Case]]:
+    """Cases that belong to no profile and that a glob asks for by name: it has their battery and subject without a star."""
+    named = {tuple(glob.split("/")[:2]) for glob in selection.cases}
+    return [
+        (session, case)
+        for session, case in further_cases(profile)
+        if tuple(case.id.split("/")[:2]) in named and any(fnmatchcase(case.id, glob) for glob in selection.cases)
+    ]
+
+
+def further_cases(profile: Profile) -> Iterator[tuple[Session, Case]]:
+    """Cases that this hardware may be asked for by name, and that do not belong to the profile."""
+    for cases in FURTHER.values():
         yield from cases(profile)
 
 

@@ -17,6 +17,7 @@ from kit.host.container import ContainerSpec, container_spec, container_user
 from kit.host.devices import ContainerDevices, check_wanted
 from kit.host.facts import host_facts
 from kit.host.grant import Holding, container_grant, local_grant
+from kit.host.pinned import pinned_folder, read_pinned, without_absent_assets
 from kit.host.planner import Selection, make_plan, models_of, new_run_id, with_assets
 from kit.host.rerun import selection_of_red
 from kit.host.runtime import Runtime
@@ -73,7 +74,8 @@ class Prepared:
         self, image: str, folder: Path, assets_folder: Path, devices: ContainerDevices, user: str
     ) -> ContainerSpec:
         """The container that this run gets."""
-        return container_spec(self.profile, image, self.plan.run_id, folder, assets_folder, devices, user)
+        pinned = pinned_folder(self.plan)
+        return container_spec(self.profile, image, self.plan.run_id, folder, assets_folder, devices, user, pinned)
 
 
 def prepare(request: Request) -> Prepared:
@@ -94,6 +96,8 @@ def prepare(request: Request) -> Prepared:
     if request.rerun_failed is not None:
         selection = selection_of_red(request.rerun_failed, profile, selection)
     plan = make_plan(profile, selection, new_run_id())
+    if mode is Mode.CI:
+        plan = without_absent_assets(plan)
     waivers = load_waivers()
     plan = with_inputs(plan, profile, waivers, mode)
     return Prepared(profile, image, mode, runtime, plan, waivers, request.output, request.gpus)
@@ -230,6 +234,8 @@ def _made_ready(launch: _Launch, prepared: Prepared, folder: Path, display: Disp
             )
         image_id = built.id
         launch.image |= {"id": built.id, "tag": built.tag} | built.labels
+    if prepared.mode is Mode.QUALIFY:
+        read_pinned(launch.plan, display.line)
     assets_folder, files = assets.prepare(models_of(launch.plan))
     launch.plan = with_assets(launch.plan, files)
     run_folder.write(folder / PLAN_FILE, as_json(launch.plan).decode())
@@ -296,7 +302,8 @@ def _runtime(
         from kit.host.local_runtime import LocalRuntime
 
         grant = local_grant(prepared.profile, prepared.gpus, os.environ)
-        return Holding(LocalRuntime(folder, assets_folder, grant.devices.environment), grant)
+        local = LocalRuntime(folder, assets_folder, grant.devices.environment, pinned_folder(prepared.plan))
+        return Holding(local, grant)
     from kit.host.docker_runtime import DockerRuntime
     from kit.host.engine import engine_facts
 

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kit.errors import EnvironmentFault, ExitCode, ReportFault, UsageFault
-from kit.host.planner import Selection, make_plan
+from kit.host.planner import Selection, further_cases, make_plan
 from kit.image import source_digest
 from kit.measurement import LimitSource, Measurement
-from kit.plan import Plan, SGLangSession
+from kit.plan import Case, PinnedModelSession, Plan, SGLangSession, TrainerLogprobs
 from kit.profile import Profile, find_profile
 from kit.results.bundle import read_run
 from kit.results.environment import environment_of
@@ -184,6 +184,9 @@ def _mode_rules(run: StoredRun) -> Iterator[str]:
     for session in run.plan.sessions:
         if isinstance(session.spec, SGLangSession) and session.spec.model not in pinned:
             yield f"qualify: the asset {session.spec.model} was not pinned by SHA-256"
+        if isinstance(session.spec, PinnedModelSession):
+            unlocked = [asset.name for asset in session.spec.assets if not asset.files]
+            yield from (f"qualify: the asset {name} was not pinned by SHA-256" for name in unlocked)
     if run.environment.kit.clean is False:
         yield "qualify: the sources of kit were not as committed"
 
@@ -199,14 +202,16 @@ def _of_profile(run: StoredRun, profile: Profile, notes: list[str]) -> Iterator[
     if changed:
         keys = ", ".join(changed)
         yield f"its profile {profile.name} is not this kit's: {keys} differ; verify with the kit that made it"
-    yield from _planned(run.plan, make_plan(profile, Selection(), run.plan.run_id), profile, notes)
+    yield from _planned(run.plan, profile, notes)
     for session in run.result.sessions:
         seen = session.facts.get("architecture", profile.architecture)
         if seen != profile.architecture:
             yield f"session {session.id} ran on {seen}, the profile is for {profile.architecture}"
 
 
-def _planned(told: Plan, expected: Plan, profile: Profile, notes: list[str]) -> Iterator[str]:
+def _planned(told: Plan, profile: Profile, notes: list[str]) -> Iterator[str]:
+    expected = make_plan(profile, Selection(), told.run_id)
+    further = list(further_cases(profile))
     cases = {case.id: case for case in told.cases}
     for case in expected.cases:
         if case.id not in cases:
@@ -214,16 +219,27 @@ def _planned(told: Plan, expected: Plan, profile: Profile, notes: list[str]) -> 
                 yield f"the mandatory case {case.id} was not planned"
             else:
                 notes.append(f"the optional case {case.id} was not planned")
-        elif cases[case.id] != case:
-            yield f"case {case.id} is not the one that the profile demands"
-    known = {case.id for case in expected.cases}
-    yield from (f"case {name} is not of profile {profile.name}" for name in cases if name not in known)
-    sessions = {session.id: session for session in expected.sessions}
+    known = {case.id: case for case in (*expected.cases, *(case for _, case in further))}
+    for name, case in cases.items():
+        if name not in known:
+            yield f"case {name} is not of profile {profile.name}"
+        elif case != known[name]:
+            if not _for_want_of_assets(case, known[name], told):
+                yield f"case {name} is not the one that the profile demands"
+            else:
+                notes.append(f"case {name} was skipped: {case.skip}")
+    sessions = {session.id: session for session in (*expected.sessions, *(session for session, _ in further))}
     for session in told.sessions:
         if sessions.get(session.id, session) != session:
             yield f"session {session.id} had other settings than the profile demands"
     if (told.architecture, told.run_seconds) != (expected.architecture, expected.run_seconds):
         yield "architecture or time limit of the plan are not the profile's"
+
+
+def _for_want_of_assets(told: Case, known: Case, plan: Plan) -> bool:
+    """Whether a case differs from the profile's only in that mode `ci` skipped it, as it does where a pinned asset is not there."""
+    needs_assets = isinstance(known.spec, TrainerLogprobs) and plan.mode == "ci"
+    return needs_assets and told.model_copy(update={"skip": known.skip}) == known
 
 
 def _limits(run: StoredRun) -> Iterator[str]:

@@ -5,15 +5,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeAlias, Union
 
-from kit.plan import KernelSession, NullSession, SessionSpec, SGLangSession
+from kit.plan import KernelSession, NullSession, PinnedModelSession, SessionSpec, SGLangSession
 from kit.subjects.workspace import Workspace as Workspace
 
 if TYPE_CHECKING:
     from kit.subjects.null import NullSubject
+    from kit.subjects.pinned_model import PinnedModelSubject
     from kit.subjects.sglang_engine import SGLangSubject
     from kit.subjects.triton_attention import TritonAttention
 
-Subject: TypeAlias = Union["SGLangSubject", "TritonAttention", "NullSubject"]
+Subject: TypeAlias = Union["SGLangSubject", "PinnedModelSubject", "TritonAttention", "NullSubject"]
 
 _MOST_THREADS = 4
 """Tiny models gain nothing from more threads, and lose much on large hosts."""
@@ -40,6 +41,11 @@ def open_subject(spec: SessionSpec, workspace: Workspace) -> Iterator[Subject]:
 
             with open_sglang(spec, workspace, stand_ins) as served:
                 yield served
+        case PinnedModelSession():
+            from kit.subjects.pinned_model import open_pinned_model
+
+            with open_pinned_model(spec, workspace, stand_ins) as pinned:
+                yield pinned
         case KernelSession():
             from kit.subjects.triton_attention import open_triton
 

@@ -21,7 +21,7 @@ from kit.faults.apply import served_adapters
 from kit.names import unknown
 from kit.oracles.metrics import Values
 from kit.oracles.reference import LogprobOracle
-from kit.plan import SGLangSession
+from kit.plan import ProcessSpec, SGLangSession
 from kit.process import end_descendants
 from kit.subjects.device import device_facts, versions
 from kit.subjects.transformers_peer import TransformersPeer
@@ -86,17 +86,7 @@ class SGLangSubject:
 
     def together(self, prompts: Sequence[Sequence[int]], identities: Sequence[str | None]) -> list[Served]:
         """All prompts in one request, which SGLang sends as one message, so they meet in one prefill batch."""
-        adapters = {"lora_path": list(identities)} if self.session.adapters else {}
-        answers = self.engine.generate(
-            input_ids=[list(prompt) for prompt in prompts],
-            sampling_params={"max_new_tokens": 0, "temperature": 0.0},
-            return_logprob=True,
-            logprob_start_len=0,
-            **adapters,
-        )
-        return [
-            read_answer(a["meta_info"]["input_token_logprobs"], len(p)) for a, p in zip(answers, prompts, strict=True)
-        ]
+        return prompt_logprobs(self.engine, prompts, identities if self.session.adapters else None)
 
     @property
     def _model(self) -> Path:
@@ -105,6 +95,24 @@ class SGLangSubject:
     @property
     def _adapters(self) -> dict[str, Path]:
         return original_adapters(self.session, self.workspace)
+
+
+def prompt_logprobs(
+    engine: Any, prompts: Sequence[Sequence[int]], identities: Sequence[str | None] | None
+) -> list[Served]:
+    """What an engine says of prompts that it is sent in one message; `identities` None where it serves no adapter.
+
+    The settings are those of SGLang's test_lora_*_logprob_diff.py.
+    """
+    adapters = {} if identities is None else {"lora_path": list(identities)}
+    answers = engine.generate(
+        input_ids=[list(prompt) for prompt in prompts],
+        sampling_params={"max_new_tokens": 0, "temperature": 0.0},
+        return_logprob=True,
+        logprob_start_len=0,
+        **adapters,
+    )
+    return [read_answer(a["meta_info"]["input_token_logprobs"], len(p)) for a, p in zip(answers, prompts, strict=True)]
 
 
 def read_answer(entries: Sequence[Sequence[Any]], length: int) -> Served:
@@ -171,16 +179,21 @@ def open_sglang(session: SGLangSession, workspace: Workspace, stand_ins: dict[st
     originals = original_adapters(session, workspace)
     arguments = engine_arguments(session, model, served_adapters(workspace.faults, originals, workspace.scratch))
     device = device_facts(_device(session))
+    with running_engine(arguments) as engine:
+        subject = SGLangSubject(session, workspace, engine, _facts(session, workspace, arguments, device | stand_ins))
+        _warm_up(subject)
+        yield subject
+
+
+@contextmanager
+def running_engine(arguments: dict[str, Any]) -> Iterator[Any]:
+    """A `sglang.Engine`; no process of it is left. If one of them dies meanwhile, this process ends at once."""
     import sglang
 
     engine = sglang.Engine(**arguments)
     try:
         with watched_children():
-            subject = SGLangSubject(
-                session, workspace, engine, _facts(session, workspace, arguments, device | stand_ins)
-            )
-            _warm_up(subject)
-            yield subject
+            yield engine
     finally:
         engine.shutdown()
         end_descendants()
@@ -191,7 +204,12 @@ def _warm_up(subject: SGLangSubject) -> None:
     identities = [None, *subject.session.adapters]
     prompts = seeded_prompts([4] * len(identities), subject.vocabulary, seed=0)
     subject.together(prompts, identities)
-    signal.signal(signal.SIGQUIT, _report_failed_child)  # after the first request, which installs SGLang's own
+    end_with_failed_children()
+
+
+def end_with_failed_children() -> None:
+    """From now on, end this process where one of the engine reports a failure. After the first request, which installs SGLang's own."""
+    signal.signal(signal.SIGQUIT, _report_failed_child)
 
 
 def _report_failed_child(signum: int, frame: object) -> None:
@@ -201,20 +219,30 @@ def _report_failed_child(signum: int, frame: object) -> None:
 
 
 def _device(session: SGLangSession) -> str:
-    return str(session.engine.get("device") or "cuda")
+    return device_of(session.engine)
+
+
+def device_of(engine: dict[str, JsonValue]) -> str:
+    """The device that an engine's arguments name."""
+    return str(engine.get("device") or "cuda")
 
 
 def _facts(
     session: SGLangSession, workspace: Workspace, arguments: dict[str, Any], device: dict[str, str]
 ) -> dict[str, str]:
-    facts = versions(_PACKAGES) | device
-    facts |= {
+    told = {
         "model": session.model,
         "dtype": session.dtype,
         "peer": "transformers, eager attention, same dtype and device",
     }
+    return told | engine_facts(session, workspace, arguments) | device
+
+
+def engine_facts(session: ProcessSpec, workspace: Workspace, arguments: dict[str, Any]) -> dict[str, str]:
+    """Versions, arguments, environment and faults, without paths of this machine."""
     told = json.dumps(arguments, sort_keys=True)
-    facts |= {"engine": told.replace(str(workspace.assets), "assets").replace(str(workspace.scratch), "scratch")}
+    for folder, name in ((workspace.assets, "assets"), (workspace.scratch, "scratch"), (workspace.pinned, "pinned")):
+        told = told if folder is None else told.replace(str(folder), name)
+    facts = versions(_PACKAGES) | {"engine": told}
     facts |= {f"environment.{name}": value for name, value in session.environment.items()}
-    facts |= {f"fault.{fault.name}": f"{fault.strength:g}" for fault in workspace.faults}
-    return facts
+    return facts | {f"fault.{fault.name}": f"{fault.strength:g}" for fault in workspace.faults}

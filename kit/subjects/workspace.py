@@ -14,8 +14,10 @@ class Workspace:
         assets: read-only folder with the synthetic models.
         scratch: writable folder of this session.
         faults: deliberate faults; empty except in a self-test.
+        pinned: read-only folder with the pinned assets; None where no session of the run needs one.
     """
 
     assets: Path
     scratch: Path
     faults: tuple[InjectedFault, ...] = ()
+    pinned: Path | None = None

@@ -1,4 +1,4 @@
-"""``python -m kit.worker FOLDER --assets FOLDER``: runs the plan in a results folder."""
+"""``python -m kit.worker FOLDER --assets FOLDER [--pinned FOLDER]``: runs the plan in a results folder."""
 
 import argparse
 import errno
@@ -14,9 +14,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="kit.worker", description="Runs the plan.json of a results folder.")
     parser.add_argument("folder", type=Path)
     parser.add_argument("--assets", type=Path, required=True)
+    parser.add_argument("--pinned", type=Path)
     options = parser.parse_args()
     try:
-        run_plan(options.folder, options.assets)
+        run_plan(options.folder, options.assets, options.pinned)
     except OSError as error:
         traceback.print_exc()
         if not is_disk_full(error) and error.errno not in (errno.EACCES, errno.EROFS):

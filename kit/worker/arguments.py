@@ -14,17 +14,20 @@ class SessionArguments:
     Attributes:
         folder: the results folder, with plan.json. session: id of the session.
         assets: read-only files. scratch: a folder of the run, for what the session writes.
+        pinned: read-only folder of the pinned assets; None where no session needs one.
     """
 
     folder: Path
     session: str
     assets: Path
     scratch: Path
+    pinned: Path | None = None
 
     def command(self, module: str, events: int) -> list[str]:
         """Runs `module` as a child of this process; it writes events to the file descriptor `events`."""
         return [
             sys.executable, "-m", module, str(self.folder), self.session, "--assets", str(self.assets),
+            *(() if self.pinned is None else ("--pinned", str(self.pinned))),
             "--scratch", str(self.scratch), "--events", str(events), "--parent", str(os.getpid()),
         ]  # fmt: skip
 
@@ -35,8 +38,10 @@ def parse_session_arguments(program: str) -> tuple[SessionArguments, int, int]:
     parser.add_argument("folder", type=Path)
     parser.add_argument("session")
     parser.add_argument("--assets", type=Path, required=True)
+    parser.add_argument("--pinned", type=Path)
     parser.add_argument("--scratch", type=Path, required=True)
     parser.add_argument("--events", type=int, required=True)
     parser.add_argument("--parent", type=int, required=True)
     told = parser.parse_args()
-    return SessionArguments(told.folder, told.session, told.assets, told.scratch), told.events, told.parent
+    arguments = SessionArguments(told.folder, told.session, told.assets, told.scratch, told.pinned)
+    return arguments, told.events, told.parent

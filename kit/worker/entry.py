@@ -17,7 +17,7 @@ from kit.worker.scheduler import Scheduler
 _REPORTED_PACKAGES = ("torch", "sglang", "sglang-kernel", "triton", "transformers", "peft", "numpy", "wave-lang")
 
 
-def run_plan(folder: Path, assets: Path) -> None:
+def run_plan(folder: Path, assets: Path, pinned: Path | None = None) -> None:
     """Run every session of ``folder/plan.json``; events go to ``folder/events.jsonl``, output to ``folder/logs``."""
     die_with_parent(os.getppid())
     adopt_orphans()
@@ -28,7 +28,7 @@ def run_plan(folder: Path, assets: Path) -> None:
     try:
         fault = damaged_asset(plan, assets)
         if fault is None:
-            Scheduler(plan, folder, assets, scratch, log).run()
+            Scheduler(plan, folder, assets, scratch, log, pinned).run()
         else:
             for session in plan.sessions:
                 log.append(SessionEnded(session=session.id, trouble=Trouble.ENVIRONMENT, reason=fault))

@@ -21,20 +21,20 @@ class Shares:
     def __init__(self, devices: Devices) -> None:
         self._free = [devices.sessions_at_once] * devices.count
 
-    def take(self, count: int) -> tuple[int, ...] | None:
-        """Indices of `count` devices that have a share left; None where there are not enough."""
+    def take(self, count: int, shares: int = 1) -> tuple[int, ...] | None:
+        """Indices of `count` devices that have so many shares left; None where there are not enough."""
         ranked = sorted(range(len(self._free)), key=lambda device: (-self._free[device], device))
-        chosen = tuple(sorted(device for device in ranked[:count] if self._free[device] > 0))
+        chosen = tuple(sorted(device for device in ranked[:count] if self._free[device] >= shares))
         if len(chosen) < count:
             return None
         for device in chosen:
-            self._free[device] -= 1
+            self._free[device] -= shares
         return chosen
 
-    def give_back(self, chosen: tuple[int, ...]) -> None:
+    def give_back(self, chosen: tuple[int, ...], shares: int = 1) -> None:
         """The opposite of `take`."""
         for device in chosen:
-            self._free[device] += 1
+            self._free[device] += shares
 
 
 def visible_devices(devices: Devices, chosen: tuple[int, ...], environment: Mapping[str, str]) -> dict[str, str]:
@@ -48,11 +48,12 @@ def visible_devices(devices: Devices, chosen: tuple[int, ...], environment: Mapp
 
 @dataclass
 class _Kept:
-    """A session that runs: its keeper, the unfinished last line of its events, its devices."""
+    """A session that runs: its keeper, the unfinished last line of its events, its devices and its shares of each."""
 
     session: str
     keeper: "subprocess.Popen[bytes]"
     devices: tuple[int, ...]
+    shares: int
     rest: bytes = b""
     ended: bool = field(default=False)
 
@@ -60,13 +61,16 @@ class _Kept:
 class Scheduler:
     """Starts a keeper for every session and forwards its events.
 
-    Sessions that need many devices start first, else in the order of the plan: a wide one would otherwise wait for all
-    devices at once. A session that needs more devices than there are is reported and not run.
+    Sessions that need many devices, or devices alone, start first, else in the order of the plan: such a one would otherwise
+    wait for all at once. A session that needs more devices than there are is reported and not run; one without a case to
+    answer is not started.
     """
 
-    def __init__(self, plan: Plan, folder: Path, assets: Path, scratch: Path, log: EventWriter) -> None:
+    def __init__(
+        self, plan: Plan, folder: Path, assets: Path, scratch: Path, log: EventWriter, pinned: Path | None = None
+    ) -> None:
         self._plan = plan
-        self._folder, self._assets, self._scratch = folder, assets, scratch
+        self._folder, self._assets, self._scratch, self._pinned = folder, assets, scratch, pinned
         self._log = log
         self._shares = Shares(plan.devices)
         self._selector = selectors.DefaultSelector()
@@ -77,7 +81,8 @@ class Scheduler:
         Raises:
             OSError: the event log cannot be written.
         """
-        waiting = sorted(self._plan.sessions, key=lambda session: -session.gpus)
+        wanted = [session for session in self._plan.sessions if self._plan.cases_of(session.id)]
+        waiting = sorted(wanted, key=lambda session: (-session.gpus, not session.alone))
         while waiting or self._selector.get_map():
             waiting = [session for session in waiting if not self._started(session)]
             for key, _ in self._selector.select():
@@ -89,10 +94,11 @@ class Scheduler:
             reason = f"it needs {session.gpus} GPUs, and the profile has {self._plan.devices.count}"
             self._log.append(SessionEnded(session=session.id, trouble=Trouble.ENVIRONMENT, reason=reason))
             return True
-        devices = self._shares.take(session.gpus)
+        shares = self._plan.devices.sessions_at_once if session.alone else 1
+        devices = self._shares.take(session.gpus, shares)
         if devices is None:
             return False
-        arguments = SessionArguments(self._folder, session.id, self._assets, self._scratch)
+        arguments = SessionArguments(self._folder, session.id, self._assets, self._scratch, self._pinned)
         read_fd, write_fd = os.pipe()
         os.set_blocking(read_fd, False)
         try:
@@ -104,7 +110,7 @@ class Scheduler:
             )
         finally:
             os.close(write_fd)
-        self._selector.register(read_fd, selectors.EVENT_READ, _Kept(session.id, keeper, devices))
+        self._selector.register(read_fd, selectors.EVENT_READ, _Kept(session.id, keeper, devices, shares))
         return True
 
     def _forward(self, fd: int, kept: _Kept) -> None:
@@ -121,7 +127,7 @@ class Scheduler:
 
     def _conclude(self, kept: _Kept) -> None:
         code = kept.keeper.wait()
-        self._shares.give_back(kept.devices)
+        self._shares.give_back(kept.devices, kept.shares)
         if not kept.ended:
             reason = f"{exit_reason(code)} of the process that kept it"
             self._log.append(SessionEnded(session=kept.session, trouble=Trouble.CRASHED, reason=reason))

@@ -100,7 +100,7 @@ def main() -> None:
     session = next(s for s in plan.sessions if s.id == arguments.session)
     scratch: Path = arguments.scratch / session.id
     scratch.mkdir(parents=True, exist_ok=True)
-    workspace = Workspace(assets=arguments.assets, scratch=scratch, faults=plan.faults)
+    workspace = Workspace(arguments.assets, scratch, plan.faults, arguments.pinned)
     run_session(plan, session, workspace, EventWriter(events))
 
 

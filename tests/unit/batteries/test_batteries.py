@@ -3,7 +3,7 @@ from collections import Counter
 import pytest
 
 from kit.batteries import BATTERIES
-from kit.plan import GroupedDecode, MixedBatchRow, PromptLogprobs
+from kit.plan import GroupedDecode, MixedBatchRow, PromptLogprobs, TrainerLogprobs
 from kit.profile import load_profiles
 
 PROFILES = load_profiles()
@@ -37,14 +37,21 @@ def test_ids_are_unique_and_begin_with_their_battery(profile: str) -> None:
 def test_cases_name_the_session_that_answers_them(profile: str) -> None:
     for session, case in planned(profile):
         assert case.session == session.id
-        kernels = isinstance(case.spec, GroupedDecode)
-        assert session.spec.kind == ("kernels" if kernels else "sglang")
+        match case.spec:
+            case GroupedDecode():
+                kind = "kernels"
+            case TrainerLogprobs():
+                kind = "sglang-pinned"
+            case _:
+                kind = "sglang"
+        assert session.spec.kind == kind
 
 
 @pytest.mark.parametrize("profile", sorted(PROFILES))
 def test_both_lora_batteries_share_one_engine(profile: str) -> None:
     sessions = {session.id: session for session, _ in planned(profile)}
-    assert sorted(s.spec.kind for s in sessions.values()) == ["kernels", "sglang"]
+    own = [s.spec.kind for s in sessions.values() if s.spec.kind != "sglang-pinned"]
+    assert sorted(own) == ["kernels", "sglang"]
     assert all(session == sessions[session.id] for session, _ in planned(profile))
 
 

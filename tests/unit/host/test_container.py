@@ -191,3 +191,14 @@ def test_no_machine_and_no_engine_leads_to_more_than_the_gpus(
     home = os.environ.get("HOME", "/root")
     assert not [m for m in mounts if any(f"source={bad}," in m for bad in ("/", home, "/dev/shm"))]
     assert set(spec.devices.groups) == {KEEP_GROUPS} or "0" not in spec.devices.groups
+
+
+def test_pinned_assets_are_one_more_read_only_folder_where_a_run_needs_them() -> None:
+    profile = find_profile("cpu")
+    place = Path("/var/cache/kit/assets")
+    spec = container_spec(profile, "i:1", "id", Path("/r"), Path("/a"), ContainerDevices(), "1:1", pinned_folder=place)
+    assert f"--mount type=bind,source={place},target=/kit/pinned,readonly" in as_command_line(spec)
+    assert spec.command[-2:] == ["--pinned", "/kit/pinned"]
+    assert not any("pinned" in argument for argument in as_command_line(spec_of("cpu")))
+    with pytest.raises(UsageFault):
+        container_spec(profile, "i:1", "id", Path("/r"), Path("/a"), ContainerDevices(), "1:1", pinned_folder=Path("/"))

@@ -82,8 +82,27 @@ def test_a_wide_session_starts_first_and_alone_on_its_devices(tmp_path: Path) ->
     plan = with_devices(null_plan([SLEEP], [SLEEP], [SLEEP]), Devices(count=2), 1, 2, 1)
     statuses, events = run(plan, tmp_path)
     assert set(statuses.values()) == {"passed"}
-    assert [e.session for e in events if isinstance(e, SessionStarted)] == ["null-1", "null-0", "null-2"]
+    started = [e.session for e in events if isinstance(e, SessionStarted)]
+    assert started[0] == "null-1" and set(started[1:]) == {"null-0", "null-2"}  # these two at once
     assert overlap(events) == 2
+
+
+def test_a_session_that_wants_its_device_alone_starts_first_and_shares_it_with_none(tmp_path: Path) -> None:
+    plan = with_devices(null_plan([SLEEP], [SLEEP], [SLEEP]), Devices(sessions_at_once=2), 1, 1, 1)
+    real = plan.sessions[1].model_copy(update={"alone": True})
+    plan = plan.model_copy(update={"sessions": (plan.sessions[0], real, plan.sessions[2])})
+    statuses, events = run(plan, tmp_path)
+    assert set(statuses.values()) == {"passed"}
+    told = [(type(e), e.session) for e in events if isinstance(e, SessionStarted | SessionEnded)]
+    assert told[:2] == [(SessionStarted, "null-1"), (SessionEnded, "null-1")]
+
+
+def test_a_session_whose_cases_are_all_skipped_is_not_started(tmp_path: Path) -> None:
+    plan = null_plan([PASS], [PASS])
+    skipped = plan.cases[1].model_copy(update={"skip": "its asset is not there"})
+    statuses, events = run(plan.model_copy(update={"cases": (plan.cases[0], skipped)}), tmp_path)
+    assert statuses == {"0/0-pass": "passed", "1/0-pass": "skipped"}
+    assert [e.session for e in events if isinstance(e, SessionStarted)] == ["null-0"]
 
 
 def test_a_session_that_needs_more_devices_than_there_are_is_the_machine_s_fault(tmp_path: Path) -> None:
