@@ -2,9 +2,10 @@
 
 import json
 import re
+from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Final, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -13,6 +14,7 @@ from pydantic import (
     Field,
     JsonValue,
     PlainSerializer,
+    WithJsonSchema,
     model_validator,
 )
 
@@ -23,7 +25,8 @@ from kit.measurement import Record
 from kit.names import unknown
 from kit.paths import data_folder
 from kit.plan import StandIn
-from kit.toml import load_toml
+from kit.profile_layers import Layers, read_layers
+from kit.toml import checked
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|min|h)")
 _SIZE = re.compile(r"\d{1,15}(?:\.\d{1,15})? ?[A-Za-z]+")
@@ -79,8 +82,16 @@ Duration = Annotated[
     BeforeValidator(_duration),
     AfterValidator(_bounded_duration),
     PlainSerializer(_show_duration, return_type=str),
+    WithJsonSchema({"type": "string", "pattern": f"^{_DURATION.pattern}$", "examples": ["90s"]}),
 ]
-Size = Annotated[ByteSize, BeforeValidator(_size), PlainSerializer(_show_size, return_type=str)]
+Size = Annotated[
+    ByteSize,
+    BeforeValidator(_size),
+    PlainSerializer(_show_size, return_type=str),
+    WithJsonSchema({"type": "string", "pattern": f"^{_SIZE.pattern}$", "examples": ["6GiB"]}),
+]
+PROFILE_SCHEMA: Final = 1
+"""Version of the effective profile, as ``profile.json`` holds it."""
 BatteryName = Literal["lora-logprob", "multi-lora", "kernels"]
 
 
@@ -172,6 +183,7 @@ class Profile(Record):
         partition: mode of a GPU that can be split, compute and memory, such as ``SPX/NPS1``; None where the architecture has none.
         pci_devices: PCI device ids of this model, where the architecture has several; a GPU with another id is not this hardware.
         image: name of a definition in ``images/``.
+        missing: what kit lacks for this hardware, each a sentence; such a profile is planned and shown, and never run.
         mandatory: batteries that `qualify` may not miss.
         stand_ins: modules that replace what this profile's stack lacks; each is named in the report.
         real_models: how real models are served; None where none can be.
@@ -181,7 +193,7 @@ class Profile(Record):
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
     title: str
     aliases: tuple[str, ...] = ()
-    vendor: Literal["cpu", "amd", "nvidia"]
+    vendor: Literal["cpu", "amd", "nvidia", "intel"]
     architecture: str
     gpus: int = Field(ge=0)
     sessions_at_once: int = Field(default=1, ge=1, le=16)
@@ -189,6 +201,7 @@ class Profile(Record):
     partition: str | None = Field(default=None, pattern=r"^[A-Z0-9]+/NPS[0-9]+$")
     pci_devices: tuple[Annotated[str, Field(pattern=r"^0x[0-9a-f]{4}$")], ...] = ()
     image: str
+    missing: tuple[str, ...] = ()
     mandatory: tuple[BatteryName, ...]
     stand_ins: tuple[StandIn, ...] = ()
     does_not_prove: tuple[str, ...] = ()
@@ -243,7 +256,7 @@ def load_profiles(folder: Path | None = None) -> dict[str, Profile]:
     for path in sorted(folder.glob("*.toml")):
         if path.name in NOT_PROFILES:
             continue
-        profile = load_toml(path, Profile)
+        profile = _profile_of(read_layers(path))
         if profile.name.casefold() != path.stem.casefold():
             raise UsageFault(f"{path}: key 'name' is '{profile.name}'", "name the file after the profile")
         for label in (profile.name, *profile.aliases):
@@ -254,14 +267,30 @@ def load_profiles(folder: Path | None = None) -> dict[str, Profile]:
     return profiles
 
 
-def find_profile(name: str, folder: Path | None = None) -> Profile:
+def find_profile(name: str, folder: Path | None = None, changes: Sequence[str] = ()) -> Profile:
     """The profile with this name or alias, whatever its case.
 
+    Args:
+        changes: what ``--set`` says, each KEY=VALUE; a changed profile has another name.
+
     Raises:
-        UsageFault: no such profile; the near matches are named.
+        UsageFault: no such profile; the near matches are named. Or a change that the profile cannot have.
     """
+    return find_layers(name, folder, changes)[0]
+
+
+def find_layers(name: str, folder: Path | None = None, changes: Sequence[str] = ()) -> tuple[Profile, Layers]:
+    """As `find_profile`, with where every value comes from."""
+    folder = folder or data_folder("profiles")
     profiles = load_profiles(folder)
     labels = {label.casefold(): profile for profile in profiles.values() for label in (profile.name, *profile.aliases)}
-    if found := labels.get(name.casefold()):
-        return found
-    raise unknown("profile", name, [label for p in profiles.values() for label in (p.name, *p.aliases)])
+    found = labels.get(name.casefold())
+    if found is None:
+        raise unknown("profile", name, [label for p in profiles.values() for label in (p.name, *p.aliases)])
+    path = next(file for file in folder.glob("*.toml") if file.stem.casefold() == found.name.casefold())
+    layers = read_layers(path).with_changes(changes)
+    return (_profile_of(layers) if changes else found), layers
+
+
+def _profile_of(layers: Layers) -> Profile:
+    return checked(layers.data, Profile, layers.file_of)

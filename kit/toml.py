@@ -3,6 +3,7 @@
 import json
 import math
 import tomllib
+from collections.abc import Callable
 from datetime import date, datetime, time
 from pathlib import Path
 from typing import TypeVar
@@ -26,8 +27,17 @@ def load_toml(path: Path, model: type[Model]) -> Model:
     Raises:
         UsageFault: unreadable, not TOML (with its line), or a wrong key, type or unit (with the key's path).
     """
+    return checked(read_toml(path), model, lambda key: str(path))
+
+
+def read_toml(path: Path) -> dict[str, object]:
+    """The values of a file.
+
+    Raises:
+        UsageFault: unreadable, or not TOML (with its line).
+    """
     try:
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise UsageFault(f"{path}: cannot be read: {error.strerror}", "check the path and its permissions") from None
     except UnicodeDecodeError:
@@ -37,19 +47,43 @@ def load_toml(path: Path, model: type[Model]) -> Model:
     except ValueError:  # Python reads no integer of thousands of digits
         raise UsageFault(f"{path}: not TOML: a number has too many digits", "correct that number") from None
     except RecursionError:
-        raise _too_deep(path) from None
+        raise too_deep(str(path)) from None
+
+
+def parse_value(text: str) -> object:
+    """A value as TOML writes it, else the text itself: ``3``, ``[1, 2]``, ``true``, ``10min``."""
+    try:
+        values = tomllib.loads(f"value = {text}")
+    except (ValueError, RecursionError):
+        return text
+    return values["value"] if len(values) == 1 else text
+
+
+def checked(data: dict[str, object], model: type[Model], file_of: Callable[[str], str]) -> Model:
+    """`data` as `model`, with strict types.
+
+    Args:
+        file_of: from the path of a key to the file that is to be corrected.
+
+    Raises:
+        UsageFault: a wrong key, type or unit.
+    """
     try:
         if key := _not_finite(data):
-            raise UsageFault(f"{path}: key '{key}': expected a finite number, found nan or inf", "correct the file")
+            raise UsageFault(
+                f"{file_of(key)}: key '{key}': expected a finite number, found nan or inf", "correct the file"
+            )
         return model.model_validate_json(json.dumps(data, default=_as_json), strict=True)
     except RecursionError:
-        raise _too_deep(path) from None
+        raise too_deep(file_of("")) from None
     except ValidationError as error:
-        raise UsageFault(f"{path}: {_first_fault(error)}", "correct the file") from None
+        key, fault = _first_fault(error)
+        raise UsageFault(f"{file_of(key)}: {fault}", "correct the file") from None
 
 
-def _too_deep(path: Path) -> UsageFault:
-    return UsageFault(f"{path}: its values are nested too deep", "correct the file")
+def too_deep(file: str) -> UsageFault:
+    """The fault for a file that no recursion can follow."""
+    return UsageFault(f"{file}: its values are nested too deep", "correct the file")
 
 
 def _not_finite(value: object, key: str = "") -> str | None:
@@ -61,7 +95,8 @@ def _not_finite(value: object, key: str = "") -> str | None:
     return next((inner for inner in found if inner), None)
 
 
-def _first_fault(error: ValidationError) -> str:
+def _first_fault(error: ValidationError) -> tuple[str, str]:
+    """Path of the key, and what is wrong."""
     faults = error.errors(include_url=False)
     first = faults[0]
     key = ".".join(str(part) for part in first["loc"])
@@ -78,4 +113,4 @@ def _first_fault(error: ValidationError) -> str:
         shown = json.dumps(first["input"], default=str)
         text = f"key '{key}': {message}, found {shown[:80]}"
     more = len(faults) - 1
-    return text + (f" (and {more} more)" if more else "")
+    return key, text + (f" (and {more} more)" if more else "")

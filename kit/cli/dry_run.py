@@ -21,9 +21,14 @@ def print_plan(prepared: Prepared, console: Console) -> None:
         console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     say(f"profile   {profile.name}: {profile.title}; {profile.gpus} × {profile.architecture}")
-    tag = content_tag(image)
-    say(f"image     {tag}, definition {image.name} {image.version}")
-    say(f"base      {image.base_reference}")
+    if image is None:
+        tag = "<no image>"
+        for sentence in profile.missing:
+            say(f"MISSING   {sentence}")
+    else:
+        tag = content_tag(image)
+        say(f"image     {tag}, definition {image.name} {image.version}")
+        say(f"base      {image.base_reference}")
     say(f"mode      {prepared.mode}, runtime {prepared.runtime}, time limit {plan.run_seconds:g} s")
     for fault in plan.faults:
         say(f"INJECTED  {fault.name} = {fault.strength:g}")

@@ -18,8 +18,27 @@ def list_profiles() -> None:
 
 
 @app.command("show")
-def show_profile(name: Annotated[str, typer.Argument(help="Name or alias, in any case.")]) -> None:
-    """Print a profile as JSON, defaults included."""
-    from kit.profile import find_profile
+def show_profile(
+    name: Annotated[str, typer.Argument(help="Name or alias, in any case.")],
+    change: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="As 'kit run --set'; may be repeated.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON, as a run writes it into its folder.")] = False,
+) -> None:
+    """Print the effective profile, and for every value who set it: a file, the command line, or kit's default."""
+    import json
 
-    print(find_profile(name).model_dump_json(indent=2))
+    from kit.profile import find_layers
+    from kit.profile_layers import leaves
+
+    profile, layers = find_layers(name, changes=tuple(change or ()))
+    if as_json:
+        print(profile.model_dump_json(indent=2))
+        return
+    lines = [
+        (f"{key} = {json.dumps(value, ensure_ascii=False)}", layers.origin_of(key))
+        for key, value in leaves(profile.model_dump(mode="json"))
+    ]
+    width = min(max(len(text) for text, _ in lines), 60)
+    for text, origin in lines:
+        print(f"{text:<{width}}  # {origin}")

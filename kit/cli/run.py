@@ -40,6 +40,14 @@ def run(
     gpus: Annotated[
         str | None, typer.Option(metavar="N,N", help="These GPUs, by number. Default: the first free ones that fit.")
     ] = None,
+    change: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE",
+            help="Change a value of the profile, which then has another name; may be repeated. Not in mode qualify.",
+        ),
+    ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print image, container, sessions and cases; start nothing.")
     ] = False,
@@ -60,6 +68,7 @@ def run(
             inject=tuple(inject or ()),
             rerun_failed=rerun_failed,
             gpus=gpu_numbers(gpus),
+            changes=tuple(change or ()),
         )
     )
     console = SafeConsole()

@@ -55,14 +55,18 @@ class Request:
     inject: tuple[str, ...] = ()
     rerun_failed: Path | None = None
     gpus: tuple[int, ...] = ()
+    changes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """A checked request: everything that can be wrong with names and files has been looked at, and nothing was started."""
+    """A checked request: everything that can be wrong with names and files has been looked at, and nothing was started.
+
+    `image` is None for a profile that kit cannot run yet (`Profile.missing`).
+    """
 
     profile: Profile
-    image: ImageDefinition
+    image: ImageDefinition | None
     mode: Mode
     runtime: RuntimeName
     plan: Plan
@@ -84,9 +88,9 @@ def prepare(request: Request) -> Prepared:
     Raises:
         KitError: a wrong name, glob, mode or TOML file; or what mode `qualify` refuses.
     """
-    profile = find_profile(request.profile)
+    profile = find_profile(request.profile, changes=request.changes)
     check_wanted(profile, request.gpus)
-    image = find_image(profile.image)
+    image = None if profile.missing else find_image(profile.image)
     selection = Selection(request.batteries, request.cases, tuple(parse_fault(text) for text in request.inject))
     mode = _one_of("mode", request.mode, _MODES)
     runtime = _one_of("runtime", request.runtime, _RUNTIMES)
@@ -123,7 +127,11 @@ def _one_of(kind: str, given: str, known: tuple[Name, ...]) -> Name:
     raise unknown(kind, given, known)
 
 
-def _refuse_in_qualify(request: Request, selection: Selection, image: ImageDefinition, runtime: RuntimeName) -> None:
+def _refuse_in_qualify(
+    request: Request, selection: Selection, image: ImageDefinition | None, runtime: RuntimeName
+) -> None:
+    if request.changes:
+        raise UsageFault("mode qualify takes a profile as it is", "drop --set, or use --mode ci")
     if request.rerun_failed is not None:
         raise UsageFault("mode qualify takes no rerun", "drop --rerun-failed, or use --mode ci")
     if selection.partial:
@@ -132,7 +140,8 @@ def _refuse_in_qualify(request: Request, selection: Selection, image: ImageDefin
         raise UsageFault("mode qualify takes no injected fault", "drop --inject, or use --mode ci")
     if runtime == "local":
         raise UsageFault("mode qualify needs the pinned image", "use --runtime docker")
-    image.refuse_unpinned()
+    if image is not None:
+        image.refuse_unpinned()
 
 
 class Display(Protocol):
@@ -174,16 +183,17 @@ def execute(prepared: Prepared, stop: StopRequest, display: Display) -> Finished
     durations nor the day on which waivers must be valid.
 
     Raises:
-        KitError: the results folder cannot be had.
+        KitError: the results folder cannot be had, or kit lacks what the profile needs.
     """
+    image = _image_of(prepared)
     started, begin = time.time(), time.monotonic()
     folder, reserve = run_folder.claim(
         prepared.output or run_folder.default_folder(prepared.profile.name, prepared.plan.run_id)
     )
-    launch = _Launch(prepared.plan, {"definition": f"{prepared.image.name} {prepared.image.version}"})
+    launch = _Launch(prepared.plan, {"definition": f"{image.name} {image.version}"})
     refused = ""
     try:
-        runtime = _made_ready(launch, prepared, folder, display)
+        runtime = _made_ready(launch, prepared, image, folder, display)
         _supervised(launch, runtime, folder, stop, display)
     except KitError as fault:
         if fault.exit_code not in (ExitCode.ENVIRONMENT, ExitCode.IMAGE):
@@ -209,7 +219,17 @@ def execute(prepared: Prepared, stop: StopRequest, display: Display) -> Finished
     return Finished(result, folder, reserve, refused)
 
 
-def _made_ready(launch: _Launch, prepared: Prepared, folder: Path, display: Display) -> Runtime:
+def _image_of(prepared: Prepared) -> ImageDefinition:
+    if prepared.image is None:
+        lacking = " ".join(prepared.profile.missing)
+        raise UsageFault(
+            f"profile {prepared.profile.name} cannot be run yet: {lacking.removesuffix('.')}",
+            "'--dry-run' shows what it plans",
+        )
+    return prepared.image
+
+
+def _made_ready(launch: _Launch, prepared: Prepared, image: ImageDefinition, folder: Path, display: Display) -> Runtime:
     """Engine, image, assets and the files of the run, in this order.
 
     Raises:
@@ -226,11 +246,11 @@ def _made_ready(launch: _Launch, prepared: Prepared, folder: Path, display: Disp
         from kit.host.image_store import check_image
 
         _tell(launch, folder, leftovers.removed(client), display)
-        built = check_image(client, prepared.image)
+        built = check_image(client, image)
         if prepared.mode is Mode.QUALIFY and not built.base_is_pinned:
             raise ImageFault(
                 f"image {built.tag} stands on another base than the pinned one of its definition, which qualify needs",
-                f"run '{prepared.image.build_command}' without --base",
+                f"run '{image.build_command}' without --base",
             )
         image_id = built.id
         launch.image |= {"id": built.id, "tag": built.tag} | built.labels

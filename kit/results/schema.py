@@ -10,11 +10,13 @@ from pydantic_core import core_schema
 from kit.events import EVENT_SCHEMA, AnyEvent
 from kit.names import unknown
 from kit.plan import PLAN_SCHEMA, Plan
+from kit.profile import PROFILE_SCHEMA, Profile
 from kit.results.model import RESULT_SCHEMA, RunResult
 
 _MODELS: Final = {
     "result": (RESULT_SCHEMA, TypeAdapter[object](RunResult), "result.json: a run, complete"),
     "event": (EVENT_SCHEMA, TypeAdapter[object](AnyEvent), "one line of events.jsonl or host.jsonl"),
+    "profile": (PROFILE_SCHEMA, TypeAdapter[object](Profile), "profile.json: the effective profile of a run"),
     "plan": (PLAN_SCHEMA, TypeAdapter[object](Plan), "plan.json: what was to be run"),
 }
 NAMES: Final = tuple(_MODELS)
@@ -40,7 +42,7 @@ def file_name(name: str) -> str:
 
 
 def schema_of(name: str) -> str:
-    """The JSON schema of ``result``, ``event`` or ``plan``, as text. Every file of that schema version fits it.
+    """The JSON schema of ``result``, ``event``, ``plan`` or ``profile``, as text. Every file of that schema version fits it.
 
     Raises:
         UsageFault: no such schema.
