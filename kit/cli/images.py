@@ -7,8 +7,12 @@ import typer
 
 app = typer.Typer(no_args_is_help=True)
 Name = Annotated[str, typer.Argument(help="Name of a definition in images/, in any case.")]
-Python = Annotated[str | None, typer.Option(help="For a base with this Python, such as 3.11; it has a lock of its own.")]
-Index = Annotated[str | None, typer.Option(help="Take wheels from this package index instead of pip's configured ones.")]
+Python = Annotated[
+    str | None, typer.Option(help="For a base with this Python, such as 3.11; it has a lock of its own.")
+]
+Index = Annotated[
+    str | None, typer.Option(help="Take wheels from this package index instead of pip's configured ones.")
+]
 
 
 @app.command("list")
