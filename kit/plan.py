@@ -57,6 +57,54 @@ class MixedBatchRow(Record):
     seed: int
 
 
+class DecodeLogprobs(Record):
+    """Logprobs of greedily generated tokens: against the oracle, and against the same text sent as a prompt.
+
+    Attributes:
+        adapter: name of the adapter, None for the base model.
+        prompt_length: tokens of the prompt, at least 1. new_tokens: how many are generated; the end-of-text token ends nothing.
+        seed: seed of the prompt.
+    """
+
+    check: Literal["decode-logprobs"] = "decode-logprobs"
+    adapter: str | None
+    prompt_length: int = Field(ge=1)
+    new_tokens: int = Field(ge=1)
+    seed: int
+
+
+class Repeatability(Record):
+    """The same request over and over, one at a time: every answer is the first one, bit by bit.
+
+    Attributes:
+        adapter: name of the adapter, None for the base model.
+        times: how often it is sent.
+        prompt_length, new_tokens, seed: as in `DecodeLogprobs`.
+    """
+
+    check: Literal["repeatability"] = "repeatability"
+    adapter: str | None
+    times: int = Field(ge=2)
+    prompt_length: int = Field(ge=1)
+    new_tokens: int = Field(ge=1)
+    seed: int
+
+
+class CacheReuse(Record):
+    """A request that finds its prompt in the radix cache gives what it gave cold, and what the oracle says.
+
+    Attributes:
+        adapter: name of the adapter, None for the base model.
+        prompt_length, new_tokens, seed: as in `DecodeLogprobs`.
+    """
+
+    check: Literal["cache-reuse"] = "cache-reuse"
+    adapter: str | None
+    prompt_length: int = Field(ge=2)
+    new_tokens: int = Field(ge=1)
+    seed: int
+
+
 class GroupedDecode(Record):
     """Grouped decode attention over a shuffled page table, against float64.
 
@@ -126,7 +174,16 @@ class NullCheck(Record):
 
 
 CheckSpec = Annotated[
-    PromptLogprobs | GivenPrompt | MixedBatchRow | TrainerLogprobs | TargetModules | GroupedDecode | NullCheck,
+    PromptLogprobs
+    | GivenPrompt
+    | MixedBatchRow
+    | DecodeLogprobs
+    | Repeatability
+    | CacheReuse
+    | TrainerLogprobs
+    | TargetModules
+    | GroupedDecode
+    | NullCheck,
     Field(discriminator="check"),
 ]
 

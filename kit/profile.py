@@ -121,6 +121,44 @@ class TimeLimits(Record):
     run: Duration
 
 
+class EngineChange(Record):
+    """What differs from a profile's engine settings; what is not named stays.
+
+    Attributes:
+        dtype: of weights and activations.
+        arguments: keyword arguments of `sglang.Engine`.
+        environment: variables set before SGLang is imported.
+        gpus: how many GPUs the engine spreads over (tensor parallelism).
+        long_text: as in `EngineSettings`.
+    """
+
+    dtype: Literal["float32", "bfloat16", "float16"] | None = None
+    arguments: dict[str, JsonValue] = Field(default_factory=dict)
+    environment: dict[str, str] = Field(default_factory=dict)
+    gpus: int = Field(default=1, ge=1)
+    long_text: int | None = Field(default=None, ge=1)
+
+
+class EngineVariant(EngineChange):
+    """Another way to start the engine, under which the same answers must come (`kit.batteries.variants`).
+
+    Attributes:
+        models: synthetic models that are served in this way; empty means all.
+        absent: why this variant does not apply to the profile, a sentence; None if it does.
+    """
+
+    models: tuple[str, ...] = ()
+    absent: str | None = None
+
+    @model_validator(mode="after")
+    def _either(self) -> Self:
+        if self.absent is not None and self.model_dump(exclude={"absent"}, exclude_defaults=True):
+            raise ValueError("key 'absent': a variant that does not apply has no settings")
+        if self.absent is None and not self.model_dump(exclude={"models"}, exclude_defaults=True):
+            raise ValueError("expected what differs from the engine's settings, or 'absent' with the reason")
+        return self
+
+
 class EngineSettings(Record):
     """How SGLang is started on this hardware.
 
@@ -128,11 +166,17 @@ class EngineSettings(Record):
         dtype: of weights and activations.
         arguments: keyword arguments of `sglang.Engine`, such as ``attention_backend``.
         environment: variables set before SGLang is imported.
+        long_text: how many tokens a long text has that a battery lets the engine generate; fewer where kernels are interpreted.
+        models: what a synthetic model needs beside that, by name.
+        variants: other ways to start it, by name.
     """
 
     dtype: Literal["float32", "bfloat16", "float16"]
     arguments: dict[str, JsonValue]
     environment: dict[str, str] = Field(default_factory=dict)
+    long_text: int = Field(default=256, ge=1)
+    models: dict[str, EngineChange] = Field(default_factory=dict)
+    variants: dict[str, EngineVariant] = Field(default_factory=dict)
 
 
 class KernelSettings(Record):

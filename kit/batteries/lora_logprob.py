@@ -1,25 +1,95 @@
-"""lora-logprob: base model and adapters, served alone, give the oracle's logprobs; adapters have their effect."""
+"""lora-logprob: base model and adapters give the oracle's logprobs, however they are asked and however the engine was started."""
 
 from collections.abc import Iterator
 
 from kit.batteries.planned import Planned
 from kit.batteries.sessions import sglang
-from kit.plan import Case, GivenPrompt, PromptLogprobs
+from kit.batteries.variants import variants_of
+from kit.plan import CacheReuse, Case, CheckSpec, DecodeLogprobs, GivenPrompt, PromptLogprobs, Repeatability, Session
 from kit.profile import Profile
-from kit.synthetic.catalogue import TINY_QWEN3
+from kit.synthetic.catalogue import MODELS, TINY_QWEN3, ModelShape
 
-PROMPT_LENGTHS = (17, 33, 64, 65, 96)
-"""Below, at and one beyond powers of two, where block sizes of kernels end."""
+PROMPT_LENGTHS = (1, 2, 16, 17, 63, 64, 65, 129, 200)
+"""Below, at and one beyond powers of two, where block sizes of kernels end; a token alone has nothing to look back on."""
+VARIANT_LENGTHS = (17, 64, 65, 129)
+VARIANT_NEW_TOKENS = 24
+REPETITIONS = 20
 SEED = 7
 
 
 def cases(profile: Profile) -> Iterator[Planned]:
-    """``lora-logprob/<model>/<base or adapter>``, and ``vocabulary-edges``: the first and the last token ids, reported as they are."""
-    model = TINY_QWEN3
-    session = sglang(profile, model)
+    """``lora-logprob/<model>/<aspect>``, and ``lora-logprob/<model>+<variant>/<aspect>`` for engines started in another way."""
+    for model in MODELS.values():
+        yield from _named(model.name, sglang(profile, model), as_it_stands(model, long_text(profile, model)))
+    session = sglang(profile, TINY_QWEN3)
+    yield from _named(TINY_QWEN3.name, session, edges(TINY_QWEN3))
+    for name, variant in variants_of(profile):
+        if variant.absent is not None:
+            case_id = f"lora-logprob/{TINY_QWEN3.name}+{name}/base"
+            case = Case(id=case_id, session=session.id, spec=prompts(None, VARIANT_LENGTHS), skip=variant.absent)
+            yield Planned(session, case)
+            continue
+        for model in (MODELS[m] for m in variant.models or MODELS):
+            aspects = with_cache() if name == "radix-cache" else started_otherwise()
+            yield from _named(f"{model.name}+{name}", sglang(profile, model, ADAPTERS, name), aspects)
+
+
+ADAPTERS = ("adapter-0", "adapter-1")
+"""What every model has, and what variants load."""
+
+Aspects = Iterator[tuple[str, CheckSpec]]
+
+
+def as_it_stands(model: ModelShape, long: int) -> Aspects:
+    """Prompts of every length for every identity; texts of `long` generated tokens; one request over and over."""
+    identities = (None, *(adapter.name for adapter in model.adapters))
+    for identity in identities:
+        yield identity or "base", prompts(identity, PROMPT_LENGTHS)
+    yield "base-decode", decode(None, prompt_length=1, new_tokens=long)
+    yield "adapter-1-decode", decode("adapter-1", prompt_length=33, new_tokens=long)
+    yield (
+        "adapter-0-repeated",
+        Repeatability(adapter="adapter-0", times=REPETITIONS, prompt_length=65, new_tokens=4, seed=SEED),
+    )
+
+
+def edges(model: ModelShape) -> Aspects:
+    """The first and the last token ids, reported as they are."""
     top = model.vocabulary - 1
-    edges = GivenPrompt(adapter=None, tokens=(0, top, 0, 1, top - 1, top, 1))
-    yield Planned(session, Case(id=f"lora-logprob/{model.name}/vocabulary-edges", session=session.id, spec=edges))
-    for adapter in (None, *(adapter.name for adapter in model.adapters)):
-        spec = PromptLogprobs(adapter=adapter, prompt_lengths=PROMPT_LENGTHS, seed=SEED)
-        yield Planned(session, Case(id=f"lora-logprob/{model.name}/{adapter or 'base'}", session=session.id, spec=spec))
+    yield "vocabulary-edges", GivenPrompt(adapter=None, tokens=(0, top, 0, 1, top - 1, top, 1))
+
+
+def started_otherwise() -> Aspects:
+    """A selection, for an engine whose settings differ in one thing."""
+    for identity in (None, *ADAPTERS):
+        yield identity or "base", prompts(identity, VARIANT_LENGTHS)
+    yield "adapter-1-decode", decode("adapter-1", prompt_length=33, new_tokens=VARIANT_NEW_TOKENS)
+
+
+def with_cache() -> Aspects:
+    """Prompts that are computed once and found again."""
+    for identity in (None, *ADAPTERS):
+        aspect = f"{identity or 'base'}-again"
+        yield aspect, CacheReuse(adapter=identity, prompt_length=129, new_tokens=8, seed=SEED)
+    yield "adapter-1", prompts("adapter-1", VARIANT_LENGTHS)
+
+
+def long_text(profile: Profile, model: ModelShape) -> int:
+    """How many tokens a long text has."""
+    own = profile.engine.models.get(model.name)
+    return own.long_text if own and own.long_text else profile.engine.long_text
+
+
+def prompts(adapter: str | None, lengths: tuple[int, ...]) -> PromptLogprobs:
+    """Prompts of these lengths, each in a request of its own."""
+    return PromptLogprobs(adapter=adapter, prompt_lengths=lengths, seed=SEED)
+
+
+def decode(adapter: str | None, prompt_length: int, new_tokens: int) -> DecodeLogprobs:
+    """A text that the engine goes on with."""
+    return DecodeLogprobs(adapter=adapter, prompt_length=prompt_length, new_tokens=new_tokens, seed=SEED)
+
+
+def _named(subject: str, session: Session, aspects: Aspects) -> Iterator[Planned]:
+    for aspect, spec in aspects:
+        yield Planned(session, Case(id=f"lora-logprob/{subject}/{aspect}", session=session.id, spec=spec))

@@ -1,5 +1,7 @@
 """The sessions that batteries ask for. Batteries that ask for the same one share it."""
 
+from collections import ChainMap
+from collections.abc import Sequence
 from typing import Literal
 
 from kit.plan import KernelSession, Session, SGLangSession
@@ -7,20 +9,33 @@ from kit.profile import Profile
 from kit.synthetic.catalogue import ModelShape
 
 
-def sglang(profile: Profile, model: ModelShape) -> Session:
-    """An engine of this profile on a synthetic model, with all its adapters."""
+def sglang(profile: Profile, model: ModelShape, adapters: Sequence[str] | None = None, variant: str = "") -> Session:
+    """An engine of this profile on a synthetic model.
+
+    Args:
+        adapters: names of those that are loaded; None means all.
+        variant: name of the profile's engine variant; empty means the settings as they stand.
+    """
+    engine = profile.engine
+    changes = [change for change in (engine.models.get(model.name), engine.variants.get(variant)) if change]
+    dtypes = [change.dtype for change in changes if change.dtype]
+    arguments = dict(ChainMap(*(change.arguments for change in reversed(changes)), engine.arguments))
+    gpus = max((change.gpus for change in changes), default=1)
+    if gpus > 1:
+        arguments["tp_size"] = gpus
     return Session(
-        id=f"sglang-{model.name}",
+        id="-".join(filter(None, ("sglang", model.name, variant))),
         spec=SGLangSession(
             model=model.name,
-            adapters=tuple(adapter.name for adapter in model.adapters),
-            dtype=profile.engine.dtype,
-            engine=profile.engine.arguments,
-            environment=profile.engine.environment,
+            adapters=tuple(adapters if adapters is not None else (adapter.name for adapter in model.adapters)),
+            dtype=dtypes[-1] if dtypes else engine.dtype,
+            engine=arguments,
+            environment=dict(ChainMap(*(change.environment for change in reversed(changes)), engine.environment)),
             stand_ins=profile.stand_ins,
         ),
         start_seconds=profile.time.session_start.total_seconds(),
         case_seconds=profile.time.case.total_seconds(),
+        gpus=gpus,
     )
 
 

@@ -4,12 +4,15 @@ from typing import TYPE_CHECKING, TypeVar
 
 from kit.checks.outcome import CheckResult, NotApplicable
 from kit.plan import (
+    CacheReuse,
     CheckSpec,
+    DecodeLogprobs,
     GivenPrompt,
     GroupedDecode,
     MixedBatchRow,
     NullCheck,
     PromptLogprobs,
+    Repeatability,
     TargetModules,
     TrainerLogprobs,
 )
@@ -58,6 +61,18 @@ def run_check(spec: CheckSpec, subject: "Subject") -> CheckResult:
 
             _as(SGLangSubject, subject, spec)
             return target_modules.check()
+        case DecodeLogprobs() | Repeatability() | CacheReuse():
+            from kit.checks import decode
+            from kit.subjects.sglang_engine import SGLangSubject
+
+            served = _as(SGLangSubject, subject, spec)
+            match spec:
+                case DecodeLogprobs():
+                    return decode.check_decode(spec, served)
+                case Repeatability():
+                    return decode.check_repeatability(spec, served)
+                case CacheReuse():
+                    return decode.check_cache_reuse(spec, served)
         case GroupedDecode():
             from kit.checks import grouped_decode
             from kit.subjects.triton_attention import TritonAttention

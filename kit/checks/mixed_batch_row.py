@@ -1,12 +1,10 @@
 """One row of a batch of several identities: equal to its solo run, near the oracle, with its adapter's effect."""
 
-import numpy as np
 from pydantic import JsonValue
 
-from kit.checks.logprobs import Compared, accuracy, by_position, compare, effect, worst_position
+from kit.checks.logprobs import accuracy, by_position, compare, effect, same_again, worst_position
 from kit.checks.outcome import CheckResult, shown
-from kit.measurement import Measurement
-from kit.oracles import limits, metrics
+from kit.oracles import metrics
 from kit.plan import MixedBatchRow
 from kit.subjects.sglang_engine import SGLangSubject
 from kit.synthetic.prompts import prompts as seeded_prompts
@@ -19,7 +17,7 @@ def check(spec: MixedBatchRow, subject: SGLangSubject) -> CheckResult:
     answer = subject.together(prompts, spec.composition)[spec.row]
     row = compare(subject, own, identity, [answer])
     solo = compare(subject, own, identity, subject.alone(own, identity))
-    measurements = [*_same(row, solo), *accuracy(row)]
+    measurements = [*same_again("solo", row, solo), *accuracy(row)]
     if identity is not None:
         measurements += effect(row, compare(subject, own, None, subject.alone(own, None)))
     evidence: dict[str, JsonValue] = {
@@ -31,17 +29,3 @@ def check(spec: MixedBatchRow, subject: SGLangSubject) -> CheckResult:
         "errors": by_position(row),
     }
     return CheckResult(tuple(measurements), evidence)
-
-
-def _same(row: Compared, solo: Compared) -> list[Measurement]:
-    """Batch against solo: both may be off by rounding, but by no more than the peer rule leaves each of them.
-
-    Bitwise equality is reported and not judged: kernels may sum in another order in a larger batch.
-    """
-    difference = metrics.max_abs(row.served, solo.served)
-    peer = metrics.max_abs(row.peer, row.oracle)
-    differing = int(np.count_nonzero(~(row.served == solo.served)))
-    return [
-        limits.peer_max_abs("max_abs_to_solo", difference, peer, row.dtype, row.magnitude, "nat"),
-        limits.context("positions_not_bitwise_equal_to_solo", float(differing), "count"),
-    ]

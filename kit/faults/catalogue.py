@@ -4,7 +4,16 @@ from dataclasses import dataclass
 
 from kit.errors import UsageFault
 from kit.names import unknown
-from kit.plan import Case, GivenPrompt, InjectedFault, MixedBatchRow, PromptLogprobs
+from kit.plan import (
+    CacheReuse,
+    Case,
+    DecodeLogprobs,
+    GivenPrompt,
+    InjectedFault,
+    MixedBatchRow,
+    PromptLogprobs,
+    Repeatability,
+)
 
 
 @dataclass(frozen=True)
@@ -77,7 +86,13 @@ def expected_red(faults: tuple[InjectedFault, ...], case: Case) -> bool:
         if fault.name not in FAULTS:
             raise unknown("fault", fault.name, FAULTS)
     match case.spec:
-        case PromptLogprobs(adapter=adapter) | GivenPrompt(adapter=adapter):
+        case (
+            PromptLogprobs(adapter=adapter)
+            | GivenPrompt(adapter=adapter)
+            | DecodeLogprobs(adapter=adapter)
+            | Repeatability(adapter=adapter)
+            | CacheReuse(adapter=adapter)
+        ):
             return bool(faults) and adapter is not None
         case MixedBatchRow(composition=composition, row=row):
             return bool(faults) and composition[row] is not None

@@ -93,6 +93,31 @@ def exactly_none(name: str, count: int, note: str) -> Measurement:
     )
 
 
+def at_least_count(name: str, count: int, least: int, note: str) -> Measurement:
+    """A count without which the case would prove nothing."""
+    return Measurement(
+        name=name,
+        value=float(count),
+        unit="count",
+        comparison=Comparison.AT_LEAST,
+        limit=float(least),
+        source=LimitSource.EXACT,
+        note=note,
+    )
+
+
+def best_choice(gap: float, error: Measurement) -> Measurement:
+    """A greedily chosen token is the oracle's best, or worse by no more than two permitted errors, nat.
+
+    An engine prefers a worse token only where the errors of the two logprobs exceed their gap.
+
+    Args:
+        gap: largest logprob of any token less that of the chosen one, by the oracle. error: the largest error and its limit.
+    """
+    limit = 2.0 * (error.limit or 0.0)
+    return _at_most("best_choice_gap", gap, limit, "nat", LimitSource.PEER, "two permitted errors")
+
+
 def effect_size(name: str, served: float, expected: float) -> Measurement:
     """An adapter must move logprobs: mean ½Δ² from served base to served adapter, at least half of the oracle's, nat².
 

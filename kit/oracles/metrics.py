@@ -8,7 +8,7 @@ import numpy.typing as npt
 Values: TypeAlias = npt.NDArray[np.float64]
 
 
-def mean_half_square(left: Values, right: Values) -> float:
+def mean_half_square(left: Values, right: Values | float = 0.0) -> float:
     """mean ½ (left − right)², nat²: ``kl_v2`` of SGLang's test_lora_qwen3_8b_logprob_diff.py, which estimates KL."""
     with np.errstate(all="ignore"):
         return float(np.mean(0.5 * (left - right) ** 2))
@@ -20,13 +20,18 @@ def max_abs(left: Values, right: Values) -> float:
         return float(np.max(np.abs(left - right)))
 
 
+def largest(values: Values) -> float:
+    """max |values|."""
+    return float(np.max(np.abs(values)))
+
+
 def distances(left: Values, right: Values) -> list[float]:
     """|left − right|, value by value, flattened."""
     with np.errstate(all="ignore"):
         return [float(value) for value in np.abs(left - right).ravel()]
 
 
-def rms(left: Values, right: Values) -> float:
+def rms(left: Values, right: Values | float = 0.0) -> float:
     """√ mean (left − right)²."""
     with np.errstate(all="ignore"):
         return float(np.sqrt(np.mean((left - right) ** 2)))

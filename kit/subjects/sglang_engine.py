@@ -50,6 +50,19 @@ class Served:
 
 
 @dataclass(frozen=True)
+class Generated(Served):
+    """The engine's answer to a request for m new tokens.
+
+    Attributes:
+        logprobs: [m], nat, of the new tokens; NaN where the engine gave none. m is smaller where it gave too few.
+        tokens: the new tokens.
+        cached: how many tokens of the prompt it took from its cache.
+    """
+
+    cached: int
+
+
+@dataclass(frozen=True)
 class SGLangSubject:
     """A running engine, with the oracle and the peer of what it serves.
 
@@ -86,7 +99,16 @@ class SGLangSubject:
 
     def together(self, prompts: Sequence[Sequence[int]], identities: Sequence[str | None]) -> list[Served]:
         """All prompts in one request, which SGLang sends as one message, so they meet in one prefill batch."""
-        return prompt_logprobs(self.engine, prompts, identities if self.session.adapters else None)
+        return prompt_logprobs(self.engine, prompts, self._known(identities))
+
+    def generate(
+        self, prompts: Sequence[Sequence[int]], identities: Sequence[str | None], new_tokens: int
+    ) -> list[Generated]:
+        """The most likely next tokens of every prompt, all in one request; `identity` None is the base model."""
+        return generate(self.engine, prompts, self._known(identities), new_tokens)
+
+    def _known(self, identities: Sequence[str | None]) -> Sequence[str | None] | None:
+        return identities if self.session.adapters else None
 
     @property
     def _model(self) -> Path:
@@ -104,27 +126,55 @@ def prompt_logprobs(
 
     The settings are those of SGLang's test_lora_*_logprob_diff.py.
     """
+    answers = _request(engine, prompts, identities, new_tokens=0, logprob_start_len=0)
+    return [
+        read_answer(a["meta_info"]["input_token_logprobs"][1:], len(p) - 1)
+        for a, p in zip(answers, prompts, strict=True)
+    ]
+
+
+def generate(
+    engine: Any, prompts: Sequence[Sequence[int]], identities: Sequence[str | None] | None, new_tokens: int
+) -> list[Generated]:
+    """How an engine goes on with prompts that it is sent in one message, greedily; `identities` as in `prompt_logprobs`."""
+    answers = _request(engine, prompts, identities, new_tokens)
+    return [_generated(answer["meta_info"], new_tokens) for answer in answers]
+
+
+def _request(
+    engine: Any,
+    prompts: Sequence[Sequence[int]],
+    identities: Sequence[str | None] | None,
+    new_tokens: int,
+    **further: int,
+) -> list[dict[str, Any]]:
     adapters = {} if identities is None else {"lora_path": list(identities)}
-    answers = engine.generate(
+    answers: list[dict[str, Any]] = engine.generate(
         input_ids=[list(prompt) for prompt in prompts],
-        sampling_params={"max_new_tokens": 0, "temperature": 0.0},
+        sampling_params={"max_new_tokens": new_tokens, "temperature": 0.0, "ignore_eos": True},
         return_logprob=True,
-        logprob_start_len=0,
+        **further,
         **adapters,
     )
-    return [read_answer(a["meta_info"]["input_token_logprobs"], len(p)) for a, p in zip(answers, prompts, strict=True)]
+    return answers
 
 
 def read_answer(entries: Sequence[Sequence[Any]], length: int) -> Served:
-    """What SGLang returned for a prompt of `length` tokens: (logprob or None, token id, …), the first without logprob.
+    """What SGLang returned for `length` tokens: (logprob or None, token id, …) each.
 
-    An answer of the wrong length gets NaN for what is missing, and loses what is too much.
+    An answer of the wrong length gets NaN and −1 for what is missing, and loses what is too much.
     """
-    values, tokens = np.full(length - 1, np.nan), [-1] * (length - 1)
-    for place, entry in enumerate(entries[1:length]):
+    values, tokens = np.full(length, np.nan), [-1] * length
+    for place, entry in enumerate(entries[:length]):
         values[place] = np.nan if entry[0] is None else float(entry[0])
         tokens[place] = int(entry[1])
     return Served(logprobs=values, tokens=tuple(tokens))
+
+
+def _generated(told: dict[str, Any], new_tokens: int) -> Generated:
+    entries = told["output_token_logprobs"]
+    served = read_answer(entries, min(len(entries), new_tokens))
+    return Generated(served.logprobs, served.tokens, cached=int(told["cached_tokens"]))
 
 
 def original_adapters(session: SGLangSession, workspace: Workspace) -> dict[str, Path]:

@@ -18,24 +18,21 @@ SESSION = SGLangSession(
 )
 
 
-def test_an_answer_without_its_first_entry_is_one_value_per_token() -> None:
-    served = read_answer([(None, 5, None), (-1.5, 6, None), (-2.5, 7, None)], 3)
+def test_an_answer_is_one_value_and_one_token_id_per_entry() -> None:
+    served = read_answer([(-1.5, 6, None), (-2.5, 7, None)], 2)
     assert served.logprobs.tolist() == [-1.5, -2.5]
     assert served.tokens == (6, 7)
 
 
-@pytest.mark.parametrize(
-    "entries",
-    [[], [(None, 5, None)], [(None, 5, None), (-1.5, 6, None)], [(None, 5, None), (-1.5, 6, None), (None, 7, None)]],
-)
+@pytest.mark.parametrize("entries", [[], [(-1.5, 6, None)], [(-1.5, 6, None), (None, 7, None)]])
 def test_what_the_engine_does_not_give_is_nan(entries: list) -> None:
-    served = read_answer(entries, 3)
+    served = read_answer(entries, 2)
     assert len(served.logprobs) == len(served.tokens) == 2
     assert math.isnan(served.logprobs[1])
 
 
 def test_what_the_engine_gives_too_much_is_left_out() -> None:
-    assert len(read_answer([(None, 1, None)] + [(-1.0, 2, None)] * 5, 3).logprobs) == 2
+    assert len(read_answer([(-1.0, 2, None)] * 5, 2).logprobs) == 2
 
 
 def test_the_profile_wins_over_the_defaults() -> None:
