@@ -2,6 +2,7 @@
 
 import hashlib
 from pathlib import Path
+from typing import Self
 
 from pydantic import Field
 
@@ -49,6 +50,7 @@ class ImageFile(Record):
         requirements: resolved together with their dependencies.
         without_dependencies: exact pins, installed without what they ask for.
         expects: distributions that must be inside, with version; ``*`` and ``?`` match as in file names.
+        leaves_out: installed files that are removed, named as in RECORD; ``*`` matches any part of a path.
         not_pinned_by_hash: what no digest and no hash of this definition holds fast, each a sentence.
     """
 
@@ -59,6 +61,7 @@ class ImageFile(Record):
     lock: str
     requirements: tuple[str, ...]
     without_dependencies: tuple[str, ...] = ()
+    leaves_out: tuple[str, ...] = ()
     not_pinned_by_hash: tuple[str, ...] = ()
     base: BaseImage
     python: PythonTarget
@@ -97,6 +100,18 @@ class ImageDefinition(ImageFile):
     def build_command(self) -> str:
         """The command that builds this image."""
         return f"kit images build {self.name}"
+
+    def on_python(self, version: str | None) -> Self:
+        """The same stack for another Python, such as ``3.11``, with a lock of its own; itself for None or its own Python.
+
+        For bases that bring another Python than the definition's. Its name says so: ``cuda`` becomes ``cuda-py311``.
+        """
+        if version in (None, self.python.version):
+            return self
+        python = PythonTarget.model_validate({**dict(self.python), "version": version})
+        suffix = f"-py{version.replace('.', '')}"
+        lock = f"{self.lock.removesuffix('.lock')}{suffix}.lock"
+        return self.model_copy(update={"name": self.name + suffix, "lock": lock, "python": python})
 
     def refuse_unpinned(self) -> None:
         """Accept only a definition whose base is held by a digest.
@@ -139,15 +154,41 @@ def find_image(name: str, folder: Path | None = None) -> ImageDefinition:
 
 
 def definition_digest(definition: ImageDefinition) -> str:
-    """SHA-256 (hex) over the TOML, the lock and the Dockerfile: another value is another stack.
+    """SHA-256 (hex) over the TOML, the lock and the Dockerfiles: another value is another image.
 
     Raises:
         ImageFault: one of the files is missing or unreadable.
     """
     digest = hashlib.sha256()
-    for path in (definition.path, definition.lock_path, definition.dockerfile_path):
+    for path in (definition.path, definition.lock_path, definition.dockerfile_path, kit_dockerfile()):
         _update(digest, path.name, _read(path))
     return digest.hexdigest()
+
+
+def stack_tag(definition: ImageDefinition, base: str) -> str:
+    """The name of the stack that an image stands on, all but kit's own sources: ``kit-cpu:1-stack-0123456789ab``.
+
+    It follows from the lock, the Dockerfile, what is taken out and expected, and the id of the base image; not from titles
+    or comments of the definition.
+
+    Raises:
+        ImageFault: one of the files is missing or unreadable.
+    """
+    digest = hashlib.sha256()
+    for path in (definition.lock_path, definition.dockerfile_path, settle_script()):
+        _update(digest, path.name, _read(path))
+    _update(digest, base, repr((sorted(definition.expects.items()), definition.leaves_out)).encode())
+    return f"{definition.tag}-stack-{digest.hexdigest()[:_CONTENT_DIGITS]}"
+
+
+def kit_dockerfile() -> Path:
+    """The Dockerfile that puts kit on a stack."""
+    return dockerfile("Dockerfile.kit")
+
+
+def settle_script() -> Path:
+    """What runs inside while a stack is built."""
+    return package_folder() / "host" / "image_settle.py"
 
 
 def lock_digest(definition: ImageDefinition) -> str:

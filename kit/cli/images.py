@@ -1,11 +1,18 @@
 """``kit images``: list, lock, build and prune the pinned images."""
 
+import os
 from typing import Annotated
 
 import typer
 
 app = typer.Typer(no_args_is_help=True)
 Name = Annotated[str, typer.Argument(help="Name of a definition in images/, in any case.")]
+Python = Annotated[
+    str | None, typer.Option(help="For a base with this Python, such as 3.11; it has a lock of its own.")
+]
+Index = Annotated[
+    str | None, typer.Option(help="Take wheels from this package index instead of pip's configured ones.")
+]
 
 
 @app.command("list")
@@ -18,14 +25,15 @@ def list_images() -> None:
 
 
 @app.command("lock")
-def lock_image(name: Name) -> None:
+def lock_image(name: Name, python: Python = None, index: Index = None) -> None:
     """Resolve the wheels of NAME anew, and ask the registry for the digest of its base."""
     from kit.errors import KitError
     from kit.host.docker_runtime import connect
     from kit.host.image_lock import lock_wheels, registry_digest, write_base_digest
     from kit.image import find_image
 
-    image = find_image(name)
+    image = find_image(name).on_python(python)
+    _use_index(index)
     count, changed = lock_wheels(image)
     print(f"wheels: {count}, {image.lock_path.name} {'written' if changed else 'unchanged'}")
     try:
@@ -41,6 +49,8 @@ def lock_image(name: Name) -> None:
 def build(
     name: Name,
     base: Annotated[str | None, typer.Option(help="Build on this image instead of the definition's base.")] = None,
+    python: Python = None,
+    index: Index = None,
     no_cache: Annotated[bool, typer.Option("--no-cache", help="Use no layer of an earlier build.")] = False,
 ) -> None:
     """Fetch the wheels of NAME and build its image, without a network in any step."""
@@ -48,10 +58,17 @@ def build(
     from kit.host.image_build import BuildOptions, build_image
     from kit.image import find_image
 
-    image = find_image(name)
+    image = find_image(name).on_python(python)
+    _use_index(index)
     build_image(
         connect(), image, BuildOptions(base=base, use_cache=not no_cache), say=lambda line: print(line, flush=True)
     )
+
+
+def _use_index(index: str | None) -> None:
+    """pip reads it from its environment."""
+    if index is not None:
+        os.environ["PIP_INDEX_URL"] = index
 
 
 @app.command("prune")

@@ -1,11 +1,13 @@
 """Builds an image through the Docker SDK for Python, and labels it with all that it was built from."""
 
+import contextlib
+import fcntl
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import docker
 import requests
@@ -14,10 +16,18 @@ from docker.errors import DockerException
 from kit.errors import EnvironmentFault, ImageFault
 from kit.host.engine_faults import engine_faults, engine_says
 from kit.host.facts import source_revision
-from kit.host.image_context import build_context
-from kit.host.image_store import BASE_DIGEST, BASE_NAME, NAME, BuiltImage, find
+from kit.host.image_context import kit_context, stack_context
+from kit.host.image_store import BASE_DIGEST, BASE_ID, BASE_NAME, NAME, STACK, BuiltImage, find
 from kit.host.wheelhouse import fetch_wheels
-from kit.image import ImageDefinition, content_tag, definition_digest, lock_digest, source_digest, source_files
+from kit.image import (
+    ImageDefinition,
+    content_tag,
+    definition_digest,
+    lock_digest,
+    source_digest,
+    source_files,
+    stack_tag,
+)
 from kit.paths import cache_folder
 
 _REVISION = "org.opencontainers.image.revision"
@@ -38,10 +48,11 @@ class BuildOptions:
 def build_image(
     client: "docker.DockerClient", definition: ImageDefinition, options: BuildOptions, say: Say
 ) -> BuiltImage:
-    """Fetch the wheels, build the image without a network in its steps, and tag it by its content.
+    """Build the stack, put kit on it, and tag the image by its content. No step has a network.
 
-    An image of the same content on the same base is built once; ``use_cache=False`` builds it anew. No other image is
-    touched: `kit.host.image_store.leftovers` tells which may go.
+    A stack is built once for a lock, Dockerfile and base; a change in kit builds one small layer anew. An image of the same
+    content on the same base is built once too; ``use_cache=False`` builds both anew. No other image is touched:
+    `kit.host.image_store.leftovers` tells which may go.
 
     Raises:
         ImageFault: no base, no wheel, or a step that failed (the log is kept and named).
@@ -52,36 +63,89 @@ def build_image(
     base_image = _base_image(client, base, say)
     sources = source_files()
     tag = content_tag(definition, sources)
-    labels = _labels(definition, options, base_image, sources)
+    labels = image_labels(definition, options.base, base_image, sources)
     with engine_faults():
         image = find(client, tag) if options.use_cache else None
     if image is None or not _same(image.labels, labels):
-        wheels = _wheels(definition, say)
-        with build_context(definition, wheels, sources) as context, engine_faults():
-            stream = client.api.build(
-                fileobj=context,
-                custom_context=True,
-                dockerfile="Dockerfile",
-                tag=tag,
-                buildargs={
-                    "BASE_IMAGE": base,
-                    "EXPECTS": " ".join(f"{k}=={v}" for k, v in sorted(definition.expects.items())),
-                },
-                labels=labels,
-                network_mode="none",
-                nocache=not options.use_cache,
-                rm=True,
-                forcerm=True,
-                timeout=_STEP_SECONDS,
-                decode=True,
-            )
-            _follow(stream, tag, say)
-            image = client.images.get(tag)
+        stack = _stack(client, definition, base, base_image.id, options, say)
+        with kit_context(sources) as context:
+            image = _build(client, context, tag, {"STACK": stack}, labels, options, say)
     with engine_faults():
         image.tag(*definition.tag.split(":"))
     built = BuiltImage(image.id, tag, dict(image.labels), int(image.attrs["Size"]))
     say(f"image: {built.tag}, {built.size / 1e9:.2f} GB ({time.monotonic() - started:.0f} s)")
     return built
+
+
+def _stack(
+    client: "docker.DockerClient", definition: ImageDefinition, base: str, base_id: str, options: BuildOptions, say: Say
+) -> str:
+    """Its tag; built where it is not there, by one process at a time."""
+    tag = stack_tag(definition, base_id)
+    with _alone(tag):
+        with engine_faults():
+            if options.use_cache and find(client, tag):
+                return tag
+        arguments = {
+            "BASE_IMAGE": base,
+            "STACK": tag,
+            "EXPECTS": " ".join(f"{k}=={v}" for k, v in sorted(definition.expects.items())),
+            "LEAVES_OUT": " ".join(definition.leaves_out),
+        }
+        with stack_context(definition, _wheels(definition, say)) as context:
+            _build(client, context, tag, arguments, {STACK: tag}, options, say)
+        with (
+            engine_faults()
+        ):  # what the stage that installs leaves behind is a second copy of the stack, and its wheels
+            client.images.prune({"dangling": True, "label": f"kit.installs={tag}"})
+    return tag
+
+
+def _remove_installer(client: "docker.DockerClient", tag: str) -> None:
+    """What the stage that installs leaves behind: the wheels, and a second copy of the stack."""
+    usual = client.api.timeout
+    client.api.timeout = _STEP_SECONDS
+    try:
+        with engine_faults():
+            client.images.prune({"dangling": True, "label": f"kit.installs={tag}"})
+    finally:
+        client.api.timeout = usual
+
+
+def _build(
+    client: "docker.DockerClient",
+    context: IO[bytes],
+    tag: str,
+    arguments: dict[str, str],
+    labels: dict[str, str],
+    options: BuildOptions,
+    say: Say,
+) -> Any:
+    with engine_faults():
+        stream = client.api.build(
+            fileobj=context,
+            custom_context=True,
+            dockerfile="Dockerfile",
+            tag=tag,
+            buildargs=arguments,
+            labels=labels,
+            network_mode="none",
+            nocache=not options.use_cache,
+            rm=True,
+            forcerm=True,
+            timeout=_STEP_SECONDS,
+            decode=True,
+        )
+        _follow(stream, tag, say)
+        return client.images.get(tag)
+
+
+@contextlib.contextmanager
+def _alone(tag: str) -> Iterator[None]:
+    """Hold the lock of a stack: checkouts that want the same one wait for the first, and find it built."""
+    with (_cache("locks") / tag.replace(":", "-")).open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def _same(labels: dict[str, str], wanted: dict[str, str]) -> bool:
@@ -113,22 +177,29 @@ def _base_image(client: "docker.DockerClient", base: str, say: Say) -> Any:
         ) from None
 
 
-def _labels(
-    definition: ImageDefinition, options: BuildOptions, base_image: Any, sources: dict[str, bytes]
+def image_labels(
+    definition: ImageDefinition, base: str | None, base_image: Any, sources: dict[str, bytes]
 ) -> dict[str, str]:
+    """All that an image is labelled with.
+
+    Args:
+        base: what it was built on where that is not the definition's own base.
+        base_image: that base, as the engine has it.
+        sources: of kit, as `kit.image.source_files` gives them.
+    """
     digests = [text.rpartition("@")[2] for text in base_image.attrs.get("RepoDigests") or ()]
-    pinned = options.base is None and bool(definition.base.digest)
+    pinned = base is None and bool(definition.base.digest)
     return {
         "org.opencontainers.image.title": definition.title,
         "org.opencontainers.image.version": definition.version,
-        BASE_NAME: options.base or definition.base.reference,
+        BASE_NAME: base or definition.base.reference,
         BASE_DIGEST: definition.base.digest if pinned else next(iter(digests), ""),
         _REVISION: source_revision(),
         NAME: definition.name,
         "kit.definition": definition_digest(definition),
         "kit.source": source_digest(sources),
         "kit.lock": lock_digest(definition),
-        "kit.base-id": base_image.id,
+        BASE_ID: base_image.id,
         "kit.base-pinned": "yes" if pinned else "no",
     }
 
@@ -157,9 +228,13 @@ def _follow(stream: Iterator[dict[str, Any]], tag: str, say: Say) -> None:
 
 
 def _log_path(tag: str) -> Path:
-    folder = cache_folder() / "logs"
+    return _cache("logs") / f"build-{tag.replace(':', '-')}.log"
+
+
+def _cache(name: str) -> Path:
+    folder = cache_folder() / name
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise EnvironmentFault(f"{folder}: {error.strerror}", "check its permissions, or set KIT_CACHE") from None
-    return folder / f"build-{tag.replace(':', '-')}.log"
+    return folder

@@ -9,40 +9,58 @@ from pathlib import Path, PurePosixPath
 from typing import IO
 
 from kit.errors import EnvironmentFault
-from kit.image import ImageDefinition
-from kit.paths import package_folder
-
-EXPECT_SCRIPT = "image_expect.py"
+from kit.image import ImageDefinition, kit_dockerfile, settle_script
 
 
 @contextlib.contextmanager
-def build_context(
-    definition: ImageDefinition, wheels: Sequence[Path], sources: dict[str, bytes]
-) -> Iterator[IO[bytes]]:
-    """An open temporary file with the tar, at its start; gone afterwards.
+def stack_context(definition: ImageDefinition, wheels: Sequence[Path]) -> Iterator[IO[bytes]]:
+    """An open temporary file with the tar of a stack, at its start; gone afterwards.
 
-    Members: ``Dockerfile``, ``requirements.lock``, ``expect.py``, ``wheels/`` and ``kit/`` (with `sources`).
+    Members: ``Dockerfile``, ``requirements.lock``, ``settle.py`` and ``wheels/``.
 
     Raises:
         EnvironmentFault: the temporary folder is full.
     """
-    with tempfile.TemporaryFile(prefix="kit-context-") as file:
-        try:
-            with tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT) as tar:
-                _add_file(tar, "Dockerfile", definition.dockerfile_path)
-                _add_file(tar, "requirements.lock", definition.lock_path)
-                _add_file(tar, "expect.py", package_folder() / "host" / EXPECT_SCRIPT)
-                _add_folder(tar, "wheels")
-                for path in sorted(wheels, key=lambda path: path.name):
-                    _add_file(tar, f"wheels/{path.name}", path)
-                _add_sources(tar, sources)
-        except OSError as error:
-            raise EnvironmentFault(
-                f"the build context cannot be written to {tempfile.gettempdir()}: {error.strerror}",
-                "free space, or set TMPDIR to another folder",
-            ) from None
+    with _tar_file() as (file, tar):
+        _add_file(tar, "Dockerfile", definition.dockerfile_path)
+        _add_file(tar, "requirements.lock", definition.lock_path)
+        _add_file(tar, "settle.py", settle_script())
+        _add_folder(tar, "wheels")
+        for path in sorted(wheels, key=lambda path: path.name):
+            _add_file(tar, f"wheels/{path.name}", path)
+        tar.close()
         file.seek(0)
         yield file
+
+
+@contextlib.contextmanager
+def kit_context(sources: dict[str, bytes]) -> Iterator[IO[bytes]]:
+    """The same for kit on top of a stack: ``Dockerfile`` and ``kit/`` with `sources`.
+
+    Raises:
+        EnvironmentFault: the temporary folder is full.
+    """
+    with _tar_file() as (file, tar):
+        _add_file(tar, "Dockerfile", kit_dockerfile())
+        _add_sources(tar, sources)
+        tar.close()
+        file.seek(0)
+        yield file
+
+
+@contextlib.contextmanager
+def _tar_file() -> Iterator[tuple[IO[bytes], tarfile.TarFile]]:
+    try:
+        with (
+            tempfile.TemporaryFile(prefix="kit-context-") as file,
+            tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT) as tar,
+        ):
+            yield file, tar
+    except OSError as error:
+        raise EnvironmentFault(
+            f"the build context cannot be written to {tempfile.gettempdir()}: {error.strerror}",
+            "free space, or set TMPDIR to another folder",
+        ) from None
 
 
 def _add_sources(tar: tarfile.TarFile, sources: dict[str, bytes]) -> None:

@@ -17,7 +17,9 @@ from kit.image import ImageDefinition, content_tag, definition_digest, load_imag
 
 BASE_NAME = "org.opencontainers.image.base.name"
 BASE_DIGEST = "org.opencontainers.image.base.digest"
+BASE_ID = "kit.base-id"
 NAME = "kit.image"
+STACK = "kit.stack"
 _DAY_SECONDS = 86400
 
 
@@ -78,7 +80,7 @@ def _base_option(definition: ImageDefinition, labels: dict[str, str]) -> str:
 
 @dataclass(frozen=True)
 class Leftover:
-    """An image of kit that this checkout no longer builds: its id, its tags, and days since it was last tagged."""
+    """An image or stack of kit that this checkout no longer builds: its id, its tags, and days since it was last tagged."""
 
     id: str
     tags: tuple[str, ...]
@@ -86,7 +88,9 @@ class Leftover:
 
 
 def leftovers(client: "docker.DockerClient", min_days: float) -> tuple[Leftover, ...]:
-    """Images with kit's label, tagged last at least `min_days` ago, in no container, and of other content than this kit's.
+    """Images of other content than this kit's, then the stacks on which no other image stands.
+
+    All were tagged last at least `min_days` ago, and no container uses them.
 
     Raises:
         KitError: the engine refuses or does not answer.
@@ -96,8 +100,11 @@ def leftovers(client: "docker.DockerClient", min_days: float) -> tuple[Leftover,
     with engine_faults():
         used = {container.attrs["ImageID"] for container in client.containers.list(all=True, sparse=True)}
         images = client.images.list(filters={"label": NAME})
-    found = [Leftover(image.id, tuple(image.tags), _days(image.attrs)) for image in images if image.id not in used]
-    return tuple(sorted((i for i in found if i.days >= min_days and not set(i.tags) & current), key=lambda i: i.tags))
+        stacks = [image for image in client.images.list(filters={"label": STACK}) if NAME not in image.labels]
+    old = [i for i in images if i.id not in used and _days(i.attrs) >= min_days and not set(i.tags) & current]
+    needed = {image.labels.get(STACK) for image in images if image not in old}
+    old_stacks = [i for i in stacks if i.labels[STACK] not in needed and _days(i.attrs) >= min_days]
+    return tuple(Leftover(image.id, tuple(sorted(image.tags)), _days(image.attrs)) for image in (*old, *old_stacks))
 
 
 def remove(client: "docker.DockerClient", leftover: Leftover) -> bool:

@@ -18,7 +18,7 @@ from kit.host.image_build import BuildOptions, build_image
 from kit.host.image_store import BuiltImage, check_image, leftovers, remove
 from kit.host.lockfile import Pin, write_lock
 from kit.host.wheelhouse import wheelhouse_folder
-from kit.image import ImageDefinition, content_tag, definition_digest, lock_digest, source_digest, source_files
+from kit.image import ImageDefinition, definition_digest, lock_digest, source_digest, source_files
 from kit.paths import cache_folder
 from tests.docker.conftest import BASE
 from tests.tiny_wheels import make_definition, make_wheel
@@ -73,11 +73,16 @@ def isolated(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monke
     isolate(monkeypatch, tmp_path_factory.mktemp("cache"))
 
 
+def remove_all(client: docker.DockerClient, name: str) -> None:
+    """Every image of a definition; those that stand on a stack go before it."""
+    for image in sorted(client.images.list(f"kit-{name}"), key=lambda image: "kit.image" not in image.labels):
+        client.images.remove(image.id, force=True)
+
+
 @pytest.fixture
 def no_tag_left(client: docker.DockerClient) -> Iterator[None]:
     yield
-    for image in client.images.list(f"kit-{NAME}"):
-        client.images.remove(image.id, force=True)
+    remove_all(client, NAME)
 
 
 @dataclass(frozen=True)
@@ -100,8 +105,7 @@ def stack(
         definition = tiny(tmp_path_factory.mktemp("images"), name=f"{NAME}-stack", dockerfile=request.param)
         said: list[str] = []
         yield Tiny(definition, build_image(client, definition, BuildOptions(base=BASE), said.append), said, cache)
-    client.images.remove(definition.tag)
-    client.images.remove(content_tag(definition, SOURCES), force=True)
+    remove_all(client, definition.name)
 
 
 def layer_members(client: docker.DockerClient, tag: str) -> list[str]:

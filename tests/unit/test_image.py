@@ -8,8 +8,8 @@ from packaging.requirements import Requirement
 from packaging.version import Version
 
 from kit.errors import ExitCode, ImageFault, UsageFault
-from kit.host.image_expect import differences
 from kit.host.image_lock import write_base_digest
+from kit.host.image_settle import differences
 from kit.host.lockfile import Pin, lock_text, normalised, read_lock, write_lock
 from kit.image import definition_digest, find_image, load_images, source_digest, source_files
 from kit.profile import load_profiles
@@ -52,7 +52,7 @@ def test_definitions_that_share_a_lock_ask_for_the_same() -> None:
 
 
 @pytest.mark.parametrize("name", ["cpu", "cuda"])
-def test_what_an_image_expects_is_what_its_lock_holds(name: str) -> None:
+def test_what_an_image_settles_is_what_its_lock_holds(name: str) -> None:
     expected = find_image(name).expects
     assert expected == {key: pins_of(name)[normalised(key)] for key in expected}
 
