@@ -28,6 +28,7 @@ class LimitSource(StrEnum):
     PEER = "peer"
     EXACT = "exact"
     EFFECT = "effect"
+    PROFILE = "profile"
 
 
 class Measurement(Record):

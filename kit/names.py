@@ -19,3 +19,15 @@ def near_matches(wrong: str, known: Iterable[str]) -> str:
 def unknown(kind: str, wrong: str, known: Iterable[str]) -> UsageFault:
     """The fault for a name that is not known: ``unknown profile 'mi35x'; did you mean 'mi355x'?``"""
     return UsageFault(f"unknown {kind} '{wrong}'", near_matches(wrong, known))
+
+
+def case_glob(glob: str) -> str:
+    """A glob of case ids, as files name them.
+
+    Raises:
+        ValueError: it does not name its battery.
+    """
+    battery, slash, rest = glob.partition("/")
+    if not slash or not rest or any(sign in battery for sign in "*?["):
+        raise ValueError("expected a glob of case ids that names its battery, such as 'kernels/wave-prefill/*'")
+    return glob

@@ -280,6 +280,21 @@ class NullSession(ProcessSpec):
 SessionSpec = Annotated[SGLangSession | PinnedModelSession | KernelSession | NullSession, Field(discriminator="kind")]
 
 
+class OtherLimit(Record):
+    """A limit that this hardware has instead of the check's own.
+
+    Attributes:
+        measurement: its name, such as ``rouge_l``; the comparison stays.
+        limit: in the unit of the measurement.
+        reason: why this hardware differs. link: where that is told.
+    """
+
+    measurement: str = Field(min_length=1)
+    limit: float = Field(allow_inf_nan=False)
+    reason: str = Field(min_length=10)
+    link: str = Field(pattern=r"^https://\S+$")
+
+
 class Case(Record):
     """One check with a stable id ``battery/subject/aspect``.
 
@@ -287,12 +302,14 @@ class Case(Record):
         session: id of the session that answers it.
         spec: what is computed.
         skip: why it does not apply to this profile; None if it does.
+        limits: those that differ on this hardware.
     """
 
     id: str
     session: str
     spec: CheckSpec
     skip: str | None = None
+    limits: tuple[OtherLimit, ...] = ()
 
     @property
     def battery(self) -> str:

@@ -22,9 +22,9 @@ from kit.asset import ASSETS_FILE
 from kit.errors import UsageFault
 from kit.lora_model import LORA_MODELS_FILE, AttentionKind
 from kit.measurement import Record
-from kit.names import unknown
+from kit.names import case_glob, unknown
 from kit.paths import data_folder
-from kit.plan import StandIn
+from kit.plan import OtherLimit, StandIn
 from kit.profile_layers import Layers, read_layers
 from kit.toml import checked
 
@@ -214,6 +214,16 @@ class RealModelSettings(Record):
     case: Duration
 
 
+class ProfileLimit(OtherLimit):
+    """A limit that differs on this hardware, and nowhere else (docs/limits.md).
+
+    Attributes:
+        case: glob of case ids; the battery in it is literal.
+    """
+
+    case: Annotated[str, AfterValidator(case_glob)]
+
+
 class Profile(Record):
     """One hardware SKU and GPU count.
 
@@ -229,6 +239,8 @@ class Profile(Record):
         image: name of a definition in ``images/``.
         missing: what kit lacks for this hardware, each a sentence; such a profile is planned and shown, and never run.
         mandatory: batteries that `qualify` may not miss.
+        limits: what differs from the limits of the checks, each with its reason.
+        waivers: ids in ``waivers.toml`` of those that count on this hardware; None, in profiles of earlier kits, means all.
         stand_ins: modules that replace what this profile's stack lacks; each is named in the report.
         real_models: how real models are served; None where none can be.
         does_not_prove: what a green run here leaves open, each a sentence of the report.
@@ -247,6 +259,8 @@ class Profile(Record):
     image: str
     missing: tuple[str, ...] = ()
     mandatory: tuple[BatteryName, ...]
+    limits: tuple[ProfileLimit, ...] = ()
+    waivers: tuple[str, ...] | None = None
     stand_ins: tuple[StandIn, ...] = ()
     does_not_prove: tuple[str, ...] = ()
     container: ContainerSettings

@@ -17,17 +17,11 @@ from packaging.version import InvalidVersion, Version
 from pydantic import AfterValidator, Field, model_validator
 
 from kit.measurement import Measurement, Record
+from kit.names import case_glob, unknown
 from kit.paths import data_folder
 from kit.toml import load_toml
 
 LONGEST = timedelta(days=90)
-
-
-def _case_glob(glob: str) -> str:
-    battery, slash, rest = glob.partition("/")
-    if not slash or not rest or any(sign in battery for sign in "*?["):
-        raise ValueError("expected a glob of case ids that names its battery, such as 'kernels/wave-prefill/*'")
-    return glob
 
 
 def _specifier(text: str) -> str:
@@ -89,7 +83,7 @@ class Waiver(Record):
     """
 
     id: str = Field(pattern=r"^[a-z0-9][a-z0-9._-]*$")
-    case: Annotated[str, AfterValidator(_case_glob)]
+    case: Annotated[str, AfterValidator(case_glob)]
     architecture: str = Field(min_length=1)
     versions: dict[str, Annotated[str, AfterValidator(_specifier)]] = Field(default_factory=dict)
     reason: str = Field(min_length=10)
@@ -156,6 +150,19 @@ class Waivers(Record):
         if twice := sorted({name for name in ids if ids.count(name) > 1}):
             raise ValueError(f"two waivers are called {twice[0]}")
         return self
+
+    def named(self, ids: Sequence[str] | None) -> "Waivers":
+        """Those with these ids; all of them for None.
+
+        Raises:
+            UsageFault: an id that no waiver has.
+        """
+        if ids is None:
+            return self
+        known = {waiver.id for waiver in self.waiver}
+        if strange := [name for name in ids if name not in known]:
+            raise unknown("waiver", strange[0], known)
+        return Waivers(waiver=tuple(waiver for waiver in self.waiver if waiver.id in ids))
 
     def find(
         self,

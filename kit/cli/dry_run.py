@@ -1,6 +1,7 @@
 """Prints what a run would do, without asking any engine or device."""
 
 from collections.abc import Callable
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from pydantic import JsonValue
@@ -8,9 +9,12 @@ from rich.console import Console
 
 from kit.host.container import as_command_line, container_user
 from kit.host.devices import nominal
+from kit.host.planner import models_of
 from kit.host.run import Prepared
 from kit.image import content_tag
-from kit.plan import KernelSession, NullSession, PinnedModelSession, Session, SGLangSession
+from kit.plan import KernelSession, NullSession, PinnedModelSession, Plan, Session, SGLangSession
+
+Say = Callable[[str], None]
 
 
 def print_plan(prepared: Prepared, console: Console) -> None:
@@ -41,6 +45,8 @@ def print_plan(prepared: Prepared, console: Console) -> None:
         spec = prepared.container(tag, prepared.output or Path("RESULTS"), Path("ASSETS"), devices, container_user())
         for argument in as_command_line(spec):
             say(f"  {argument}")
+    _print_assets(plan, say)
+    _print_exceptions(prepared, say)
     for session in plan.sessions:
         say()
         _print_session(session, say)
@@ -53,7 +59,28 @@ def print_plan(prepared: Prepared, console: Console) -> None:
     )
 
 
-def _print_session(session: Session, say: Callable[[str], None]) -> None:
+def _print_assets(plan: Plan, say: Say) -> None:
+    say("")
+    say(f"assets    made from seeds: {', '.join(models_of(plan)) or 'none'}")
+    for asset in plan.pinned:
+        say(f"          pinned: {asset.name} at {asset.revision or 'no revision: not locked'}")
+
+
+def _print_exceptions(prepared: Prepared, say: Say) -> None:
+    """Where this hardware is judged otherwise: limits of the profile, and waivers that are about a planned case."""
+    plan = prepared.plan
+    for case in plan.cases:
+        for other in case.limits:
+            say(f"limit     {case.id}, {other.measurement}: {other.limit:g}. {other.reason} {other.link}")
+    for waiver in prepared.waivers.waiver:
+        about = [case.id for case in plan.cases if fnmatchcase(case.id, waiver.case)]
+        if about and fnmatchcase(plan.architecture, waiver.architecture):
+            where = " and ".join(f"{software} {bounds}" for software, bounds in waiver.versions.items())
+            when = f"{waiver.opened} to {waiver.expires}" + (f", with {where}" if where else "")
+            say(f"waiver    {waiver.id}, {when}: {len(about)} of these cases. {waiver.reason} {waiver.link}")
+
+
+def _print_session(session: Session, say: Say) -> None:
     spec = session.spec
     settings: dict[str, JsonValue] = {}
     match spec:

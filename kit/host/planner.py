@@ -10,7 +10,7 @@ from typing import Literal
 from kit.batteries import BATTERIES, FURTHER
 from kit.errors import UsageFault
 from kit.names import near_matches, unknown
-from kit.plan import AssetFile, Case, Devices, InjectedFault, Plan, Session, SGLangSession
+from kit.plan import AssetFile, Case, Devices, InjectedFault, OtherLimit, Plan, Session, SGLangSession
 from kit.profile import Profile
 
 
@@ -97,7 +97,16 @@ def devices_of(profile: Profile) -> Devices:
 
 def _all_cases(profile: Profile) -> Iterator[tuple[Session, Case]]:
     for cases in BATTERIES.values():
-        yield from cases(profile)
+        yield from (_limited(profile, *planned) for planned in cases(profile))
+
+
+def _limited(profile: Profile, session: Session, case: Case) -> tuple[Session, Case]:
+    """The case, with the limits that this hardware has instead of the check's own."""
+    own = [limit for limit in profile.limits if fnmatchcase(case.id, limit.case)]
+    if not own:
+        return session, case
+    limits = tuple(OtherLimit.model_validate(limit.model_dump(exclude={"case"})) for limit in own)
+    return session, case.model_copy(update={"limits": limits})
 
 
 def _asked_for(profile: Profile, selection: Selection) -> list[tuple[Session, Case]]:
@@ -113,7 +122,7 @@ def _asked_for(profile: Profile, selection: Selection) -> list[tuple[Session, Ca
 def further_cases(profile: Profile) -> Iterator[tuple[Session, Case]]:
     """Cases that this hardware may be asked for by name, and that do not belong to the profile."""
     for cases in FURTHER.values():
-        yield from cases(profile)
+        yield from (_limited(profile, *planned) for planned in cases(profile))
 
 
 def models_of(plan: Plan) -> tuple[str, ...]:

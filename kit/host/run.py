@@ -102,7 +102,7 @@ def prepare(request: Request) -> Prepared:
     plan = make_plan(profile, selection, new_run_id())
     if mode is Mode.CI:
         plan = without_absent_assets(plan)
-    waivers = load_waivers()
+    waivers = load_waivers().named(profile.waivers)
     plan = with_inputs(plan, profile, waivers, mode)
     return Prepared(profile, image, mode, runtime, plan, waivers, request.output, request.gpus)
 

@@ -24,6 +24,7 @@ class Concern(StrEnum):
     EXPIRES_SOON = "expires soon"
     NOT_OPEN = "not open yet"
     UNMATCHED = "unmatched"
+    UNNAMED = "unnamed"
     OVER_BROAD = "over-broad"
 
 
@@ -44,7 +45,12 @@ def check_waivers(waivers: Waivers, profiles: Collection[Profile], today: date) 
     return tuple(
         Finding(waiver.id, concern, text)
         for waiver in waivers.waiver
-        for concern, text in (*_dated(waiver, today), *_matched(waiver, cases), *_broad(waiver, cases))
+        for concern, text in (
+            *_dated(waiver, today),
+            *_matched(waiver, cases),
+            *_named(waiver, profiles),
+            *_broad(waiver, cases),
+        )
     )
 
 
@@ -64,6 +70,15 @@ def _matched(waiver: Waiver, cases: dict[str, tuple[str, list[str]]]) -> Iterato
         yield Concern.UNMATCHED, f"no profile here is for {waiver.architecture}"
     elif not any(fnmatchcase(case, waiver.case) for ids in fitting.values() for case in ids):
         yield Concern.UNMATCHED, f"{', '.join(fitting)} plans no case '{waiver.case}'"
+
+
+def _named(waiver: Waiver, profiles: Collection[Profile]) -> Iterator[tuple[Concern, str]]:
+    about = [profile for profile in profiles if fnmatchcase(profile.architecture, waiver.architecture)]
+    if about and not any(profile.waivers is None or waiver.id in profile.waivers for profile in about):
+        yield (
+            Concern.UNNAMED,
+            f"no profile for {waiver.architecture} has it in its key 'waivers', so it excuses nothing",
+        )
 
 
 def _broad(waiver: Waiver, cases: dict[str, tuple[str, list[str]]]) -> Iterator[tuple[Concern, str]]:

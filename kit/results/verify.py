@@ -243,9 +243,15 @@ def _for_want_of_assets(told: Case, known: Case, plan: Plan) -> bool:
 
 
 def _limits(run: StoredRun) -> Iterator[str]:
-    """Limits that do not follow from what is told beside them: exact ones, and those that the peer's error gives."""
+    """Limits that do not follow from what is told beside them: exact ones, those that the peer's error gives, those of the profile."""
+    planned = {case.id: {other.measurement: other.limit for other in case.limits} for case in run.plan.cases}
     for case in run.result.cases:
+        other = planned.get(case.id, {})
         for measurement in case.measurements:
+            own = measurement.limit if measurement.source is LimitSource.PROFILE else None
+            if own != other.get(measurement.name):
+                told = other.get(measurement.name, "none")
+                yield f"{case.id}, {measurement.name}: the limit of the profile is {told}, not {own}"
             if why := _wrong_limit(measurement):
                 yield f"{case.id}, {measurement.name}: {why}"
 

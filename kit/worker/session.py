@@ -9,6 +9,7 @@ import traceback
 from pathlib import Path
 
 from kit.checks import NotApplicable, run_check
+from kit.checks.outcome import with_limits
 from kit.errors import KitError
 from kit.events import (
     CaseFailedToRun,
@@ -41,7 +42,7 @@ def _answer(case: Case, session: Session, subject: Subject, pipe: EventWriter) -
     pipe.append(CaseStarted(session=session.id, case=case.id))
     start = time.monotonic()
     try:
-        result = run_check(case.spec, subject)
+        result = with_limits(run_check(case.spec, subject), case.limits)
     except NotApplicable as reason:
         pipe.append(CaseSkipped(session=session.id, case=case.id, reason=str(reason)))
     except Exception as error:

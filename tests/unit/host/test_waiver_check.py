@@ -24,11 +24,19 @@ SOUND = {
 
 def concerns(today: date = TODAY, **changes: object) -> dict[Concern, str]:
     waivers = Waivers(waiver=(Waiver.model_validate(SOUND | changes),))
-    return {finding.concern: finding.text for finding in check_waivers(waivers, [find_profile("h200")], today)}
+    profile = find_profile("h200").model_copy(update={"waivers": tuple(waiver.id for waiver in waivers.waiver)})
+    return {finding.concern: finding.text for finding in check_waivers(waivers, [profile], today)}
 
 
 def test_a_sound_waiver_is_no_remark() -> None:
     assert concerns() == {}
+
+
+def test_a_waiver_that_no_profile_names_excuses_nothing() -> None:
+    waivers = Waivers(waiver=(Waiver.model_validate(SOUND),))
+    (finding,) = check_waivers(waivers, [find_profile("h200")], TODAY)
+    assert finding.concern is Concern.UNNAMED
+    assert "no profile for sm_90 has it in its key 'waivers'" in finding.text
 
 
 def test_expired_and_soon() -> None:
