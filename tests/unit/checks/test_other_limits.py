@@ -6,7 +6,6 @@ import pytest
 
 from kit.checks.outcome import CheckResult, with_limits
 from kit.errors import UsageFault
-from kit.host.planner import Selection, make_plan
 from kit.measurement import Comparison, LimitSource, Measurement
 from kit.plan import OtherLimit
 from kit.profile import ProfileLimit, find_profile, load_profiles
@@ -67,7 +66,7 @@ def test_a_limit_for_nothing_is_an_error(measurement: Measurement) -> None:
 def staged(limit: float | None) -> Staged:
     """A CPU run whose profile changes a limit of one case; `limit` is what the run was held against."""
     name = "max_abs_error"
-    own = ProfileLimit(case="lora-logprob/*/base", measurement=name, limit=0.25, reason=REASON, link=LINK)
+    own = ProfileLimit(case=CASE, measurement=name, limit=0.25, reason=REASON, link=LINK)
     profile = find_profile("cpu").model_copy(update={"limits": (own,)})
 
     def measure(case: object) -> tuple[Measurement, ...]:
