@@ -190,6 +190,22 @@ def original_adapters(session: SGLangSession, workspace: Workspace) -> dict[str,
     return {name: workspace.assets / adapter_folder(session.model, name) for name in session.adapters}
 
 
+def served_model(session: SGLangSession, original: Path, scratch: Path) -> Path:
+    """The model's folder as the engine is given it: the original, or one whose config.json declares the session's dtype.
+
+    SGLang takes the dtype of GPT-OSS's attention and router from config.json alone (docs/findings/0030); a published
+    checkpoint declares the dtype that it is served in. The weights are the original file, which every dtype here holds exactly.
+    """
+    if find_model(session.model).family != "gpt_oss":
+        return original
+    folder = scratch / f"{original.name}-{session.dtype}"
+    folder.mkdir(exist_ok=True)
+    config = json.loads((original / "config.json").read_bytes())
+    (folder / "config.json").write_text(json.dumps(config | {"dtype": session.dtype}))
+    (folder / "model.safetensors").symlink_to(original / "model.safetensors")
+    return folder
+
+
 def engine_arguments(session: SGLangSession, model: Path, adapters: dict[str, Path]) -> dict[str, Any]:
     """Keyword arguments of `sglang.Engine`; what the session says wins.
 
@@ -225,8 +241,8 @@ def open_sglang(session: SGLangSession, workspace: Workspace, stand_ins: dict[st
     Raises:
         EnvironmentFault: no device. UsageFault: an unknown model, adapter or fault.
     """
-    model = workspace.assets / model_folder(session.model)
     originals = original_adapters(session, workspace)
+    model = served_model(session, workspace.assets / model_folder(session.model), workspace.scratch)
     arguments = engine_arguments(session, model, served_adapters(workspace.faults, originals, workspace.scratch))
     device = device_facts(_device(session))
     with running_engine(arguments) as engine:

@@ -1,3 +1,4 @@
+import json
 import math
 from pathlib import Path
 
@@ -8,7 +9,7 @@ pytest.importorskip("torch")
 from kit.errors import UsageFault
 from kit.plan import SGLangSession
 from kit.subjects import Workspace
-from kit.subjects.sglang_engine import engine_arguments, original_adapters, read_answer
+from kit.subjects.sglang_engine import engine_arguments, original_adapters, read_answer, served_model
 
 SESSION = SGLangSession(
     model="tiny-qwen3",
@@ -52,3 +53,20 @@ def test_an_unknown_adapter_names_its_near_match(tmp_path: Path) -> None:
     wrong = SESSION.model_copy(update={"adapters": ("adapter-2",)})
     with pytest.raises(UsageFault, match="did you mean 'adapter-"):
         original_adapters(wrong, Workspace(assets=tmp_path, scratch=tmp_path))
+
+
+def test_gpt_oss_is_served_with_the_session_s_dtype_declared_and_the_weights_as_they_are(
+    assets: Path, tmp_path: Path
+) -> None:
+    """docs/findings/0030."""
+    session = SESSION.model_copy(update={"model": "tiny-gpt-oss", "dtype": "bfloat16"})
+    original = assets / "tiny-gpt-oss"
+    served = served_model(session, original, tmp_path)
+    declared, before = (json.loads((folder / "config.json").read_bytes()) for folder in (served, original))
+    assert (declared.pop("dtype"), before.pop("dtype")) == ("bfloat16", "float32")
+    assert declared == before
+    assert (served / "model.safetensors").resolve() == (original / "model.safetensors").resolve()
+
+
+def test_other_models_are_served_as_they_are(assets: Path, tmp_path: Path) -> None:
+    assert served_model(SESSION, assets / "tiny-qwen3", tmp_path) == assets / "tiny-qwen3"
