@@ -5,10 +5,12 @@ from typing import Annotated, Final, Literal
 from pydantic import Field, JsonValue
 
 from kit.asset import PinnedFile
+from kit.attention_spec import Extend, GroupedDecode, Prefill
 from kit.measurement import Record
 
 PLAN_SCHEMA: Final = 1
 
+KernelLibrary = Literal["triton", "torch"]
 StandIn = Literal["sgl_kernel", "torchvision", "pinned_memory"]
 
 
@@ -105,29 +107,6 @@ class CacheReuse(Record):
     seed: int
 
 
-class GroupedDecode(Record):
-    """Grouped decode attention over a shuffled page table, against float64.
-
-    Attributes:
-        batch: requests. query_heads, kv_heads: heads; query_heads is a multiple of kv_heads.
-        head_dim, value_dim: sizes of a key and of a value vector.
-        length: tokens in the KV cache of each request.
-        max_kv_splits, num_kv_splits: size of the workspace, and how many splits are used.
-        seed: seed of inputs and page table.
-    """
-
-    check: Literal["grouped-decode"] = "grouped-decode"
-    batch: int
-    query_heads: int
-    kv_heads: int
-    head_dim: int
-    value_dim: int
-    length: int
-    max_kv_splits: int = 8
-    num_kv_splits: int = 4
-    seed: int = 42
-
-
 class Published(Record):
     """What others measured in the same test: value, on what, and where it is told."""
 
@@ -183,6 +162,8 @@ CheckSpec = Annotated[
     | TrainerLogprobs
     | TargetModules
     | GroupedDecode
+    | Extend
+    | Prefill
     | NullCheck,
     Field(discriminator="check"),
 ]
@@ -259,13 +240,11 @@ class KernelSession(ProcessSpec):
 
     Attributes:
         library: which subject, such as ``triton``.
-        dtype: ``float16`` or ``bfloat16``.
         interpreted: run in Triton's interpreter on the CPU instead of on a device.
     """
 
     kind: Literal["kernels"] = "kernels"
-    library: Literal["triton"]
-    dtype: Literal["float16", "bfloat16"]
+    library: KernelLibrary
     interpreted: bool
 
 

@@ -24,7 +24,7 @@ from kit.lora_model import LORA_MODELS_FILE, AttentionKind
 from kit.measurement import Record
 from kit.names import case_glob, unknown
 from kit.paths import data_folder
-from kit.plan import OtherLimit, StandIn
+from kit.plan import KernelLibrary, OtherLimit, StandIn
 from kit.profile_layers import Layers, read_layers
 from kit.toml import checked
 
@@ -188,7 +188,7 @@ class KernelSettings(Record):
         selection: how much of the battery's matrix runs (`kit.batteries.kernels`): all of it, or what an interpreter does in seconds.
     """
 
-    libraries: tuple[Literal["triton"], ...]
+    libraries: tuple[KernelLibrary, ...]
     dtype: Literal["float16", "bfloat16"]
     interpreted: bool = False
     environment: dict[str, str] = Field(default_factory=dict)

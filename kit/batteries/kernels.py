@@ -1,58 +1,63 @@
-"""kernels: grouped decode attention of every library is right on the shapes and lengths of the upstream test."""
+"""kernels: the attention of every library is right, on the upstream matrix and on the space around it."""
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
+from kit.attention_spec import AttentionSpec, Extend
+from kit.batteries import upstream_attention as upstream
+from kit.batteries.libraries import LIBRARIES
 from kit.batteries.planned import Planned
 from kit.batteries.sessions import kernels
-from kit.plan import Case, GroupedDecode
+from kit.plan import Case, KernelLibrary
 from kit.profile import Profile
+from kit.synthetic.attention_space import Kind, generated
 
-
-class Shape(NamedTuple):
-    """Sizes of one decode step."""
-
-    batch: int
-    query_heads: int
-    kv_heads: int
-    head_dim: int
-    value_dim: int
-
-
-MULTI_HEAD = Shape(2, 16, 16, 64, 64)
-MULTI_QUERY = Shape(2, 16, 1, 64, 64)
-ODD_HEAD_DIM = Shape(2, 128, 1, 80, 80)
-LARGE_BATCH = Shape(32, 128, 2, 512, 512)
-LARGE_HEAD_DIM = Shape(2, 128, 2, 512, 512)
-LATENT = Shape(2, 128, 1, 576, 512)  # as in multi-head latent attention
-
-# The six shapes and four lengths of test_grouped_decode_attention in SGLang's test_wave_attention_kernels.py.
-SHAPES = (MULTI_HEAD, MULTI_QUERY, ODD_HEAD_DIM, LARGE_BATCH, LARGE_HEAD_DIM, LATENT)
-LENGTHS = (5, 100, 128, 500)
-FULL = tuple((shape, length) for length in LENGTHS for shape in SHAPES)
-
-# What an interpreter does in seconds: every length, and every shape except the large batch.
-INTERPRETER = (
-    *((MULTI_QUERY, length) for length in LENGTHS),
-    (MULTI_HEAD, 5),
-    (ODD_HEAD_DIM, 5),
-    (LARGE_HEAD_DIM, 128),
-    (LATENT, 100),
-)
-
-SELECTIONS = {"full": FULL, "interpreter": INTERPRETER}
+KINDS: tuple[Kind, ...] = ("decode", "extend", "unified", "prefill")
 
 
 def cases(profile: Profile) -> Iterator[Planned]:
-    """``kernels/<library>-grouped-decode/b<batch>-hq<heads>-hkv<heads>-d<size>-dv<size>-s<length>``."""
+    """``kernels/<library>-<kernel>/<sizes>``, and ``kernels/<library>-<kernel>-space/<number>-<sizes>`` beyond upstream's matrix."""
     for library in profile.kernels.libraries:
-        session = kernels(profile, library)
-        for shape, length in SELECTIONS[profile.kernels.selection]:
-            spec = GroupedDecode(**shape._asdict(), length=length)
-            case_id = f"kernels/{library}-grouped-decode/{aspect(shape, length)}"
-            yield Planned(session, Case(id=case_id, session=session.id, spec=spec))
+        for kernel, aspect, spec in (*_upstream(profile), *_temperatures(), *_space(profile)):
+            if LIBRARIES[library].refuses(spec) is None:
+                yield _planned(profile, library, f"{library}-{kernel}/{aspect}", spec)
 
 
-def aspect(shape: Shape, length: int) -> str:
-    """The last part of a case's id."""
-    return f"b{shape.batch}-hq{shape.query_heads}-hkv{shape.kv_heads}-d{shape.head_dim}-dv{shape.value_dim}-s{length}"
+def _upstream(profile: Profile) -> Iterator[tuple[str, str, AttentionSpec]]:
+    """Every length and shape of upstream's test; an interpreter does a part of it."""
+    whole, dtype = profile.kernels.selection == "full", profile.kernels.dtype
+    for shape, length in upstream.DECODE if whole else upstream.DECODE_PART:
+        yield "grouped-decode", *upstream.decode(shape, length, dtype)
+    for size, length, causal in upstream.PREFILL if whole else upstream.PREFILL_PART:
+        yield "prefill", *upstream.prefill(size, length, causal, dtype)
+    if whole:
+        yield "extend", *upstream.extend(dtype)
+
+
+def _temperatures() -> Iterator[tuple[str, str, AttentionSpec]]:
+    """The one-pass kernel scales scores by position as the two-pass kernel does (docs/findings/0010)."""
+    for unified in (False, True):
+        spec = Extend(
+            query_heads=4,
+            kv_heads=2,
+            head_dim=16,
+            value_dim=16,
+            content="large",
+            temperature_length=16,
+            prefixes=(70, 0),
+            lengths=(3, 17),
+            unified=unified,
+        )
+        yield ("unified-extend" if unified else "extend"), "temperature", spec
+
+
+def _space(profile: Profile) -> Iterator[tuple[str, str, AttentionSpec]]:
+    """What upstream's matrix leaves out, by pairs (docs/kernels.md)."""
+    for kind in KINDS:
+        for case in generated(kind, profile.kernels.selection):
+            yield f"{kind}-space", case.name, case.spec
+
+
+def _planned(profile: Profile, library: KernelLibrary, name: str, spec: AttentionSpec) -> Planned:
+    session = kernels(profile, library)
+    skip = LIBRARIES[library].applies(profile)
+    return Planned(session, Case(id=f"kernels/{name}", session=session.id, spec=spec, skip=skip))

@@ -2,9 +2,8 @@
 
 from collections import ChainMap
 from collections.abc import Sequence
-from typing import Literal
 
-from kit.plan import KernelSession, Session, SGLangSession
+from kit.plan import KernelLibrary, KernelSession, Session, SGLangSession
 from kit.profile import Profile
 from kit.synthetic.catalogue import ModelShape
 
@@ -39,13 +38,12 @@ def sglang(profile: Profile, model: ModelShape, adapters: Sequence[str] | None =
     )
 
 
-def kernels(profile: Profile, library: Literal["triton"]) -> Session:
+def kernels(profile: Profile, library: KernelLibrary) -> Session:
     """The attention kernels of one library, as this profile runs them."""
     return Session(
         id=f"kernels-{library}",
         spec=KernelSession(
             library=library,
-            dtype=profile.kernels.dtype,
             interpreted=profile.kernels.interpreted,
             environment=profile.kernels.environment,
             stand_ins=profile.stand_ins,

@@ -2,13 +2,13 @@
 
 from typing import TYPE_CHECKING, TypeVar
 
+from kit.attention_spec import Extend, GroupedDecode, Prefill
 from kit.checks.outcome import CheckResult, NotApplicable
 from kit.plan import (
     CacheReuse,
     CheckSpec,
     DecodeLogprobs,
     GivenPrompt,
-    GroupedDecode,
     MixedBatchRow,
     NullCheck,
     PromptLogprobs,
@@ -73,11 +73,11 @@ def run_check(spec: CheckSpec, subject: "Subject") -> CheckResult:
                     return decode.check_repeatability(spec, served)
                 case CacheReuse():
                     return decode.check_cache_reuse(spec, served)
-        case GroupedDecode():
-            from kit.checks import grouped_decode
-            from kit.subjects.triton_attention import TritonAttention
+        case GroupedDecode() | Extend() | Prefill():
+            from kit.checks import attention
+            from kit.subjects.kernels.subject import KernelSubject
 
-            return grouped_decode.check(spec, _as(TritonAttention, subject, spec))
+            return attention.check(spec, _as(KernelSubject, subject, spec))
         case NullCheck():
             from kit.checks import null
             from kit.subjects.null import NullSubject

@@ -91,7 +91,7 @@ def _print_session(session: Session, say: Say) -> None:
             told = " and ".join(f"{asset.name} at {asset.revision or 'no revision'}" for asset in spec.assets)
             what, settings = f"SGLang, {told}", spec.engine
         case KernelSession():
-            what = f"kernels of {spec.library}, {spec.dtype}" + (", interpreted" if spec.interpreted else "")
+            what = f"kernels of {spec.library}" + (", interpreted" if spec.interpreted else "")
         case NullSession():
             what = "nothing, a rehearsal"
     say(f"session {session.id}: {what}; limits {session.start_seconds:g} s to start, {session.case_seconds:g} s a case")

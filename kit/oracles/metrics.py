@@ -55,6 +55,17 @@ def non_finite(values: Values) -> int:
     return int(np.count_nonzero(~np.isfinite(values)))
 
 
+def share_beyond(left: Values, right: Values, tolerance: float) -> float:
+    """Which share of the values is off by more than `tolerance` of the right one; NaN is off."""
+    with np.errstate(all="ignore"):
+        return float(np.mean(~(np.abs(left - right) <= tolerance * np.abs(right))))
+
+
+def differing(left: Values, right: Values) -> int:
+    """How many values are not the same; NaN is the same as NaN."""
+    return int(np.count_nonzero(~((left == right) | (np.isnan(left) & np.isnan(right)))))
+
+
 def farthest(left: Values, right: Values) -> int:
     """Flat index of the largest |left − right|; NaN counts as largest."""
     with np.errstate(all="ignore"):

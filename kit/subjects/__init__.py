@@ -9,12 +9,12 @@ from kit.plan import KernelSession, NullSession, PinnedModelSession, SessionSpec
 from kit.subjects.workspace import Workspace as Workspace
 
 if TYPE_CHECKING:
+    from kit.subjects.kernels.subject import KernelSubject
     from kit.subjects.null import NullSubject
     from kit.subjects.pinned_model import PinnedModelSubject
     from kit.subjects.sglang_engine import SGLangSubject
-    from kit.subjects.triton_attention import TritonAttention
 
-Subject: TypeAlias = Union["SGLangSubject", "PinnedModelSubject", "TritonAttention", "NullSubject"]
+Subject: TypeAlias = Union["SGLangSubject", "PinnedModelSubject", "KernelSubject", "NullSubject"]
 
 _MOST_THREADS = 4
 """Tiny models gain nothing from more threads, and lose much on large hosts."""
@@ -47,9 +47,9 @@ def open_subject(spec: SessionSpec, workspace: Workspace) -> Iterator[Subject]:
             with open_pinned_model(spec, workspace, stand_ins) as pinned:
                 yield pinned
         case KernelSession():
-            from kit.subjects.triton_attention import open_triton
+            from kit.subjects.kernels.subject import open_kernels
 
-            yield open_triton(spec, stand_ins)
+            yield open_kernels(spec, stand_ins, workspace)
         case NullSession():
             from kit.subjects.null import open_null
 

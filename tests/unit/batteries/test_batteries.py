@@ -2,8 +2,10 @@ from collections import Counter
 
 import pytest
 
+from kit.attention_spec import Attention, Extend, GroupedDecode, Prefill
 from kit.batteries import BATTERIES
-from kit.plan import GroupedDecode, MixedBatchRow, TrainerLogprobs
+from kit.batteries.libraries import LIBRARIES
+from kit.plan import MixedBatchRow, TrainerLogprobs
 from kit.profile import load_profiles
 
 PROFILES = load_profiles()
@@ -38,7 +40,7 @@ def test_cases_name_the_session_that_answers_them(profile: str) -> None:
     for session, case in planned(profile):
         assert case.session == session.id
         match case.spec:
-            case GroupedDecode():
+            case Attention():
                 kind = "kernels"
             case TrainerLogprobs():
                 kind = "sglang-pinned"
@@ -65,21 +67,43 @@ def test_the_promised_ids_are_there() -> None:
         "multi-lora/tiny-qwen3/mixed-row-0-adapter-0",
         "multi-lora/tiny-qwen3/mixed-row-1-base",
         "multi-lora/tiny-qwen3/mixed-row-2-adapter-1",
-        "kernels/triton-grouped-decode/b2-hq128-hkv1-d576-dv512-s100",
+        "kernels/triton-grouped-decode/b2-hq128-hkv1-d576-dv512-s5",
+        "kernels/triton-prefill/d96-s128-causal",
+        "kernels/torch-prefill/d128-s128-full",
     }
     assert len(ids) >= 12
 
 
+def upstream(profile: str) -> list[Attention]:
+    specs = [case.spec for _, case in planned(profile) if "/triton-" in case.id and isinstance(case.spec, Attention)]
+    return [spec for spec in specs if spec.upstream]
+
+
 def shapes(profile: str) -> set[tuple[int, ...]]:
-    specs = [case.spec for _, case in planned(profile) if isinstance(case.spec, GroupedDecode)]
+    specs = [spec for spec in upstream(profile) if isinstance(spec, GroupedDecode)]
     for spec in specs:
-        assert (spec.max_kv_splits, spec.num_kv_splits) == (8, 4)
-    return {(s.batch, s.query_heads, s.kv_heads, s.head_dim, s.value_dim, s.length) for s in specs}
+        assert (spec.max_kv_splits, spec.num_kv_splits) == (8, (4,))
+        assert len(set(spec.lengths)) == 1
+    return {(len(s.lengths), s.query_heads, s.kv_heads, s.head_dim, s.value_dim, s.lengths[0]) for s in specs}
 
 
 @pytest.mark.parametrize("profile", ["MI355X-4gpu", "B200-4gpu", "H200-1gpu"])
 def test_gpus_run_the_whole_upstream_matrix(profile: str) -> None:
     assert shapes(profile) == {(*shape, length) for shape in UPSTREAM_SHAPES for length in UPSTREAM_LENGTHS}
+    prefill = {
+        (s.query_heads, s.kv_heads, s.head_dim, *s.lengths, s.causal)
+        for s in upstream(profile)
+        if isinstance(s, Prefill)
+    }
+    assert prefill == {(4, 1, size, n, causal) for size in (128, 96) for n in (128, 256) for causal in (False, True)}
+    (extend,) = [spec for spec in upstream(profile) if isinstance(spec, Extend)]
+    assert (len(extend.prefixes), extend.query_heads, extend.kv_heads, extend.head_dim) == (32, 6, 1, 128)
+    assert set(extend.lengths) == {1024} and max(extend.prefixes) < 16_384 // 2
+
+
+@pytest.mark.parametrize("profile", ["MI355X-4gpu", "B200-4gpu", "H200-1gpu"])
+def test_gpus_run_500_cases_beyond_it(profile: str) -> None:
+    assert sum("/triton-" in case.id and "-space/" in case.id for _, case in planned(profile)) == 500
 
 
 def test_the_interpreter_runs_a_part_of_the_upstream_matrix() -> None:
@@ -88,6 +112,13 @@ def test_the_interpreter_runs_a_part_of_the_upstream_matrix() -> None:
     assert len(part) >= 7
     assert len({sizes[:5] for sizes in part}) >= 3
     assert {sizes[5] for sizes in part} == UPSTREAM_LENGTHS
+
+
+@pytest.mark.parametrize("profile", sorted(PROFILES))
+def test_a_library_is_only_asked_what_it_can_do(profile: str) -> None:
+    for session, case in planned(profile):
+        if isinstance(case.spec, Attention):
+            assert LIBRARIES[session.spec.library].refuses(case.spec) is None
 
 
 def test_every_row_of_the_mixed_batch_is_judged_once() -> None:

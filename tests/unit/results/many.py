@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from kit.plan import Case, GroupedDecode, KernelSession, Plan, Session
+from kit.attention_spec import GroupedDecode
+from kit.plan import Case, KernelSession, Plan, Session
 from kit.results.bundle import make_bundle
 from kit.results.junit import to_junit
 from tests.unit.results.runs import Staged, measured
@@ -27,8 +28,8 @@ class Many(Staged):
     """A run of so many kernels; every tenth fails."""
 
     def plan(self) -> Plan:
-        spec = KernelSession(library="triton", dtype="float16", interpreted=True)
-        shape = GroupedDecode(batch=3, query_heads=16, kv_heads=1, head_dim=576, value_dim=512, length=128)
+        spec = KernelSession(library="triton", interpreted=True)
+        shape = GroupedDecode(query_heads=16, kv_heads=1, head_dim=576, value_dim=512, lengths=(128,) * 3)
         sessions = [Session(id=f"k{n}", spec=spec, start_seconds=9, case_seconds=9) for n in range(SESSIONS)]
         cases = [
             Case(id=f"kernels/k{n % SESSIONS}/shape-{n}", session=f"k{n % SESSIONS}", spec=shape) for n in range(CASES)

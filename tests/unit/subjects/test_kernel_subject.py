@@ -5,24 +5,14 @@ import pytest
 from kit.errors import EnvironmentFault
 from kit.plan import KernelSession
 from kit.subjects.device import device_facts, processor_name, versions
-from kit.subjects.triton_attention import open_triton, unit_scales
+from kit.subjects.kernels.subject import open_kernels
+from kit.subjects.workspace import Workspace
 
 
-def old(q, k, v, o, indptr, indices, logits, lse, splits, max_splits, sm_scale, logit_cap=0.0): ...
-
-
-def new(q, k, v, o, indptr, indices, logits, lse, splits, max_splits, sm_scale_withk, v_scale, logit_cap=0.0): ...
-
-
-@pytest.mark.parametrize(("kernel", "scales"), [(old, []), (new, [1.0])])
-def test_the_scale_of_values_is_passed_where_the_signature_has_it(kernel, scales: list[float]) -> None:
-    assert unit_scales(kernel) == scales
-
-
-def test_an_interpreter_is_no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interpreter_is_no_gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("TRITON_INTERPRET", "1")
     with pytest.raises(EnvironmentFault, match="TRITON_INTERPRET is set"):
-        open_triton(KernelSession(library="triton", dtype="float16", interpreted=False), {})
+        open_kernels(KernelSession(library="triton", interpreted=False), {}, Workspace(tmp_path, tmp_path))
 
 
 def test_facts_of_a_processor(tmp_path: Path) -> None:

@@ -1,0 +1,34 @@
+"""Opens SGLang's Triton kernels: finds their place in the installed version, and checks how they will run."""
+
+import importlib
+from types import ModuleType
+
+from kit.errors import EnvironmentFault
+from kit.subjects.kernels.sglang_triton import MODULES, ROOTS, SGLangTriton
+from kit.subjects.workspace import Workspace
+
+
+def open_sglang_triton(device: str, workspace: Workspace) -> SGLangTriton:
+    """The kernels of the installed SGLang, compiled on a GPU and interpreted on a CPU.
+
+    Raises:
+        EnvironmentFault: no kernels at a known place, or Triton made the wrong kind of function of them.
+    """
+    decode, extend, prefill = (_first_importable(name) for name in MODULES)
+    mode = type(decode._fwd_grouped_kernel_stage1).__name__
+    if (device == "cpu") != (mode == "InterpretedFunction"):
+        raise EnvironmentFault(
+            f"Triton made a {mode} of the kernel", "check TRITON_INTERPRET and the version of triton"
+        )
+    facts = {"kernels": decode.__name__, "triton_mode": mode}
+    return SGLangTriton(decode, extend, prefill, device, facts)
+
+
+def _first_importable(module: str) -> ModuleType:
+    for name in (f"{root}.{module}" for root in ROOTS):
+        try:
+            return importlib.import_module(name)
+        except ModuleNotFoundError as error:
+            if error.name is None or not name.startswith(error.name):
+                raise
+    raise EnvironmentFault(f"this SGLang has no Triton {module} at a known place", "use the image of the profile")

@@ -1,0 +1,66 @@
+"""A kernel session's subject: one library, and the plain peer beside it."""
+
+import os
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from kit.attention_spec import AttentionSpec
+from kit.errors import EnvironmentFault
+from kit.oracles.metrics import Values
+from kit.plan import KernelSession
+from kit.subjects.device import device_facts, versions
+from kit.subjects.kernels.library import AttentionLibrary
+from kit.subjects.workspace import Workspace
+from kit.synthetic.attention import AttentionInputs, Request
+
+PACKAGES = ("triton", "torch", "sglang", "sglang-kernel", "numpy", "wave-lang", "flashinfer-python", "flash-attn-4")
+_INTERPRET = "TRITON_INTERPRET"
+
+
+@dataclass(frozen=True)
+class KernelSubject:
+    """Attributes: facts: versions, device, where the kernels come from."""
+
+    library: AttentionLibrary
+    device: str
+    facts: dict[str, str]
+
+    def plain(self, spec: AttentionSpec, inputs: AttentionInputs, requests: Iterable[Request]) -> Values:
+        """The peer's answer, [new tokens, query_heads, value_dim]."""
+        from kit.subjects.kernels import peer
+
+        return peer.plain(spec, inputs, requests, self.device)
+
+
+def open_kernels(session: KernelSession, stand_ins: dict[str, str], workspace: Workspace) -> KernelSubject:
+    """The library of this session on its device.
+
+    Raises:
+        EnvironmentFault: no GPU, the library is not installed, or an interpreter where a compiled kernel was asked for.
+        UsageFault: an unknown fault, or one that the installed kernels give no place for.
+    """
+    if session.interpreted:
+        os.environ[_INTERPRET] = "1"
+    elif os.environ.get(_INTERPRET, "0") not in ("", "0"):
+        raise EnvironmentFault(f"{_INTERPRET} is set, so no kernel would reach the GPU", f"unset {_INTERPRET}")
+    if "triton" in sys.modules:
+        raise EnvironmentFault("triton was imported before its mode was set", "open the subject in a fresh process")
+    device = "cpu" if session.interpreted else "cuda"
+    facts = device_facts(device) | stand_ins
+    library = _open(session, device, workspace)
+    facts |= versions(PACKAGES) | library.facts | {"library": session.library, "peer": "torch, same dtype and device"}
+    facts |= {f"environment.{name}": value for name, value in session.environment.items()}
+    return KernelSubject(library, device, facts)
+
+
+def _open(session: KernelSession, device: str, workspace: Workspace) -> AttentionLibrary:
+    match session.library:
+        case "triton":
+            from kit.subjects.kernels.opening import open_sglang_triton
+
+            return open_sglang_triton(device, workspace)
+        case "torch":
+            from kit.subjects.kernels.torch_sdpa import TorchAttention
+
+            return TorchAttention(device)
