@@ -18,7 +18,7 @@ import numpy.typing as npt
 from kit.oracles.experts import ExpertSettings, mixture
 from kit.oracles.layers import Adapter, Layers, Weights
 from kit.oracles.rope import Rope
-from kit.oracles.twice import Array, Summation, agreed
+from kit.oracles.twice import FORWARD, Array, Summation, agreed
 
 
 @dataclass(frozen=True)
@@ -50,6 +50,11 @@ def next_logprobs(settings: DecoderSettings, weights: Weights, adapter: Adapter,
         OracleDisagreement: two computations differ.
     """
     return agreed("next-token logprobs", partial(_logprobs, settings, weights, adapter, np.asarray(tokens)))
+
+
+def next_logprobs_once(settings: DecoderSettings, weights: Weights, adapter: Adapter, tokens: Sequence[int]) -> Array:
+    """As `next_logprobs`, in one computation: for what is no reference."""
+    return _logprobs(settings, weights, adapter, np.asarray(tokens), FORWARD)
 
 
 def prompt_logprobs(settings: DecoderSettings, weights: Weights, adapter: Adapter, tokens: Sequence[int]) -> Array:

@@ -1,5 +1,7 @@
 """The oracle of a served model: reads the very files that are served, answers for the base model and every adapter."""
 
+import math
+import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -10,7 +12,7 @@ from pydantic import BaseModel, ConfigDict
 from safetensors.numpy import load_file
 
 from kit.oracles import canary
-from kit.oracles.decoder import DecoderSettings, next_logprobs, of_tokens
+from kit.oracles.decoder import DecoderSettings, next_logprobs, next_logprobs_once, of_tokens
 from kit.oracles.experts import ExpertSettings
 from kit.oracles.layers import NO_ADAPTER, Adapter, LowRank, Weights
 from kit.oracles.rope import Rope
@@ -83,26 +85,42 @@ def read_model(folder: Path) -> tuple[DecoderSettings, Weights]:
 
 
 def adapter_scaling(folder: Path) -> float:
-    """alpha / rank of an adapter in PEFT layout."""
+    """alpha / rank of an adapter in PEFT layout; alpha / √rank with rsLoRA (Kalajdzievski, arXiv 2312.03732)."""
     config = _AdapterConfig.model_validate_json((folder / "adapter_config.json").read_bytes())
-    if config.use_rslora:
-        raise ValueError(f"{folder}: only scaling alpha / rank is covered")
-    return config.lora_alpha / config.r
+    return config.lora_alpha / (math.sqrt(config.r) if config.use_rslora else config.r)
 
 
 def read_adapter(folder: Path) -> Adapter:
-    """The modules of a LoRA adapter in PEFT layout, with scaling alpha / rank."""
+    """The modules of a LoRA adapter in PEFT layout; experts by number, ``…mlp.experts.3.gate_proj``.
+
+    A tensor of three dimensions holds all experts, or one for all where its first dimension is 1.
+
+    Raises:
+        ValueError: a tensor that is no part of LoRA.
+    """
     scaling = adapter_scaling(folder)
-    tensors = _tensors(folder / "adapter_model.safetensors")
-    modules = sorted({name.rsplit(".", 2)[0] for name in tensors})
-    return {
-        module.removeprefix("base_model.model."): LowRank(
-            a=tensors[f"{module}.lora_A.weight"],
-            b=tensors[f"{module}.lora_B.weight"],
-            scaling=scaling,
-        )
-        for module in modules
-    }
+    parts: dict[str, dict[str, Array]] = {}
+    for name, tensor in _tensors(folder / "adapter_model.safetensors").items():
+        found = _PART.fullmatch(name)
+        if found is None:
+            raise ValueError(f"{folder}: {name} is no part of LoRA")
+        parts.setdefault(found["module"], {})[found["part"]] = tensor
+    adapter: dict[str, LowRank] = {}
+    for module, part in parts.items():
+        adapter |= _low_ranks(module, part["A"], part["B"], scaling)
+    return adapter
+
+
+_PART = re.compile(r"base_model\.model\.(?P<module>.+)\.lora_(?:embedding_)?(?P<part>[AB])(?:\.weight)?")
+
+
+def _low_ranks(module: str, a: Array, b: Array, scaling: float) -> dict[str, LowRank]:
+    if a.ndim == b.ndim == 2:
+        return {module: LowRank(a, b, scaling)}
+    experts, last = module.rsplit(".", 1)
+    count = max(len(a), len(b))
+    a, b = (np.broadcast_to(part, (count, *part.shape[1:])) for part in (a, b))
+    return {f"{experts}.{place}.{last}": LowRank(a[place], b[place], scaling) for place in range(count)}
 
 
 def _tensors(path: Path) -> dict[str, Array]:
@@ -121,7 +139,7 @@ class LogprobOracle:
     def __init__(self, model: Path, adapters: Mapping[str, Path]) -> None:
         canary.check_decoders()
         self._settings, self._weights = read_model(model)
-        self._adapters = {name: read_adapter(folder) for name, folder in adapters.items()}
+        self.adapters: Mapping[str, Adapter] = {name: read_adapter(folder) for name, folder in adapters.items()}
         self._known: dict[tuple[str | None, tuple[int, ...]], Array] = {}
         self._passes = lru_cache(_KEPT_PASSES)(self._forward)
 
@@ -144,8 +162,12 @@ class LogprobOracle:
         """
         return self._passes(identity, tuple(text))
 
+    def supposing(self, adapter: Adapter, prompt: Sequence[int]) -> Array:
+        """What `logprobs` would be with this adapter, computed once: no reference, but what a fault would give."""
+        return of_tokens(next_logprobs_once(self._settings, self._weights, adapter, prompt), prompt)
+
     def _forward(self, identity: str | None, text: tuple[int, ...]) -> Array:
-        adapter = NO_ADAPTER if identity is None else self._adapters[identity]
+        adapter = NO_ADAPTER if identity is None else self.adapters[identity]
         following = next_logprobs(self._settings, self._weights, adapter, text)
         following.flags.writeable = False
         return following

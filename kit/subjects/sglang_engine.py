@@ -183,7 +183,7 @@ def original_adapters(session: SGLangSession, workspace: Workspace) -> dict[str,
     Raises:
         UsageFault: the model has no such adapter.
     """
-    known = {adapter.name for adapter in find_model(session.model).adapters}
+    known = {adapter.name for adapter in find_model(session.model).all_adapters}
     for name in session.adapters:
         if name not in known:
             raise unknown("adapter", name, known)

@@ -4,19 +4,25 @@ LoRA is added by hooks, not by peft: peft keeps adapters in float32 beside a bfl
 more precise than the dtype allows. Hooks also let one loaded model serve every identity.
 """
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from functools import cached_property
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
-from safetensors.torch import load_file
 
+from kit.oracles.layers import NO_ADAPTER, Adapter, LowRank
 from kit.oracles.limits import Dtype
 from kit.oracles.metrics import Values
-from kit.oracles.reference import adapter_scaling
+from kit.oracles.reference import read_adapter
+
+_Change: TypeAlias = Callable[[torch.Tensor], torch.Tensor]
+"""scaling · B (A x)."""
+
+_OF_EXPERT = re.compile(r"(?P<experts>.+\.experts)\.(?P<own>\d+\.\w+)")
 
 
 class TransformersPeer:
@@ -27,9 +33,10 @@ class TransformersPeer:
         dtype: of weights, activations and adapters. device: of torch.
     """
 
-    def __init__(self, model: Path, adapters: dict[str, Path], dtype: Dtype, device: str) -> None:
+    def __init__(self, model: Path, adapters: Mapping[str, Path], dtype: Dtype, device: str) -> None:
         self._folder = model
-        self._adapters = adapters
+        self._adapters: dict[str | None, Adapter] = {None: NO_ADAPTER}
+        self._adapters |= {name: read_adapter(folder) for name, folder in adapters.items()}
         self._dtype: torch.dtype = getattr(torch, dtype)
         self._device = device
         self._known: dict[tuple[str | None, tuple[int, ...]], Values] = {}
@@ -38,7 +45,7 @@ class TransformersPeer:
         """[n] token ids → [n − 1] logprobs in nat: logits in the dtype, log-softmax in float32 as SGLang does it."""
         key = (identity, tuple(prompt))
         if key not in self._known:
-            with torch.inference_mode(), self._adapted(identity):
+            with torch.inference_mode(), self._adapted(self._adapters[identity]):
                 tokens = torch.tensor([list(prompt)], device=self._device)
                 logits = self._model(input_ids=tokens, use_cache=False).logits[0, :-1]
                 logprobs = logits.float().log_softmax(dim=-1).gather(-1, tokens[0, 1:, None])[:, 0]
@@ -59,31 +66,57 @@ class TransformersPeer:
         return loaded.to(self._device).eval()
 
     @contextmanager
-    def _adapted(self, identity: str | None) -> Iterator[None]:
-        hooks = [] if identity is None else self._hook(self._adapters[identity])
-        try:
+    def _adapted(self, adapter: Adapter) -> Iterator[None]:
+        experts: dict[str, dict[str, _Change]] = {}
+        with ExitStack() as adapted:
+            for name, low in adapter.items():
+                if of_expert := _OF_EXPERT.fullmatch(name):
+                    experts.setdefault(of_expert["experts"], {})[of_expert["own"]] = self._change(low)
+                    continue
+                module = self._model.get_submodule(name)
+                change = self._embedding_change(low) if isinstance(module, torch.nn.Embedding) else self._change(low)
+                adapted.callback(module.register_forward_hook(partial(_add, change)).remove)
+            for name, changes in experts.items():
+                module = self._model.get_submodule(name)
+                module.forward = partial(_experts, module, changes)
+                adapted.callback(delattr, module, "forward")  # the class's own is in force again
             yield
-        finally:
-            for hook in hooks:
-                hook.remove()
 
-    def _hook(self, folder: Path) -> list[Any]:
-        scaling = adapter_scaling(folder)
-        tensors = {
-            name: tensor.to(self._device, self._dtype)
-            for name, tensor in load_file(folder / "adapter_model.safetensors").items()
-        }
+    def _change(self, low: LowRank) -> _Change:
+        a, b = self._own(low.a), self._own(low.b)
+        return lambda x: (x @ a.T) @ b.T * low.scaling
 
-        def low_rank(a: torch.Tensor, b: torch.Tensor) -> Any:
-            def add(module: Any, inputs: tuple[torch.Tensor], output: torch.Tensor) -> torch.Tensor:
-                return output + (inputs[0] @ a.T) @ b.T * scaling
+    def _embedding_change(self, low: LowRank) -> _Change:
+        a, b = self._own(low.a), self._own(low.b)
+        return lambda tokens: a[:, tokens].movedim(0, -1) @ b.T * low.scaling
 
-            return add
+    def _own(self, tensor: Values) -> torch.Tensor:
+        return torch.tensor(tensor).to(self._device, self._dtype)
 
-        modules = {name.rsplit(".", 2)[0] for name in tensors}
-        return [
-            self._model.get_submodule(module.removeprefix("base_model.model.")).register_forward_hook(
-                low_rank(tensors[f"{module}.lora_A.weight"], tensors[f"{module}.lora_B.weight"])
-            )
-            for module in sorted(modules)
-        ]
+
+def _add(change: _Change, module: Any, inputs: tuple[torch.Tensor], output: torch.Tensor) -> torch.Tensor:
+    return output + change(inputs[0])
+
+
+def _experts(
+    module: Any, changes: Mapping[str, _Change], x: torch.Tensor, chosen: torch.Tensor, shares: torch.Tensor
+) -> torch.Tensor:
+    """GPT-OSS's experts with LoRA: [n, d] → [n, d]; `chosen` and `shares` are [n, experts per token].
+
+    transformers computes an expert in one go, so this is its forward pass with the changes where they belong: on gate
+    and up, which are interleaved, before the activation, and on the output.
+    """
+    out = torch.zeros_like(x)
+    for expert in range(module.num_experts):
+        rows, places = torch.where(chosen == expert)
+        own = x[rows]
+        both = own @ module.gate_up_proj[expert] + module.gate_up_proj_bias[expert]
+        for offset, part in enumerate(("gate_proj", "up_proj")):
+            if change := changes.get(f"{expert}.{part}"):
+                both[:, offset::2] += change(own)
+        inner = module._apply_gate(both)
+        y = inner @ module.down_proj[expert] + module.down_proj_bias[expert]
+        if change := changes.get(f"{expert}.down_proj"):
+            y = y + change(inner)
+        out.index_add_(0, rows, y * shares[rows, places, None])
+    return out

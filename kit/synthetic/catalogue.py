@@ -11,6 +11,7 @@ Family = Literal["qwen3", "llama", "gpt_oss"]
 
 ATTENTION = ("q_proj", "k_proj", "v_proj", "o_proj")
 MLP = ("gate_proj", "up_proj", "down_proj")
+HEAD = ("embed_tokens", "lm_head")
 
 
 @dataclass(frozen=True)
@@ -20,7 +21,10 @@ class AdapterShape:
     Attributes:
         rank, alpha: scaling is alpha / rank; with a power of two, two backends can agree bit for bit and hide a fault.
         strength: B ~ N(0, strength² / rank). 0.3 moves logprobs far more than any noise, and leaves the model itself.
-        modules: which linear modules, by the last part of their names.
+        modules: which modules, by the last part of their names; `MLP` means every expert's where a model has experts.
+        stabilised: rsLoRA, whose scaling is alpha / √rank.
+        shared_outer: experts share A of gate and up and B of down, and files hold all experts in one tensor of three
+            dimensions; otherwise each expert has tensors of its own.
     """
 
     name: str
@@ -28,6 +32,8 @@ class AdapterShape:
     alpha: int
     strength: float = 0.3
     modules: tuple[str, ...] = (*ATTENTION, *MLP)
+    stabilised: bool = False
+    shared_outer: bool = False
 
 
 @dataclass(frozen=True)
@@ -49,6 +55,8 @@ class ModelShape:
     """A decoder with grouped-query attention. Qwen3 normalises queries and keys; GPT-OSS has attention biases and sinks.
 
     Attributes:
+        adapters: what sessions load unless they name others.
+        further: for sessions that name them; not every engine can load all of them at once.
         rope: ``rope_parameters`` of config.json.
         window: GPT-OSS alone: tokens that the layers with even index see, themselves included; the others see all.
         experts: GPT-OSS alone.
@@ -65,6 +73,7 @@ class ModelShape:
     intermediate: int
     positions: int
     adapters: tuple[AdapterShape, ...]
+    further: tuple[AdapterShape, ...]
     norm_epsilon: float
     rope: Mapping[str, str | float | bool] = field(
         default_factory=lambda: {"rope_theta": 10000.0, "rope_type": "default"}
@@ -72,6 +81,40 @@ class ModelShape:
     window: int | None = None
     experts: ExpertShape | None = None
 
+    @property
+    def all_adapters(self) -> tuple[AdapterShape, ...]:
+        """Every adapter of this model."""
+        return (*self.adapters, *self.further)
+
+
+_DENSE_ADAPTERS = (
+    AdapterShape("adapter-0", rank=8, alpha=13),  # scaling 1.625
+    AdapterShape("adapter-1", rank=16, alpha=22),  # scaling 1.375
+)
+_FURTHER_DENSE_ADAPTERS = (
+    AdapterShape("rank-4", rank=4, alpha=5),
+    AdapterShape("rslora", rank=8, alpha=5, stabilised=True),  # scaling 1.77, and 0.625 if the root is forgotten
+    AdapterShape("query-value", rank=8, alpha=15, modules=("q_proj", "v_proj")),
+    AdapterShape("attention", rank=8, alpha=9, modules=ATTENTION),
+    AdapterShape("mlp", rank=8, alpha=17, modules=MLP),
+    AdapterShape("head", rank=16, alpha=23, modules=HEAD),
+    AdapterShape("everything", rank=16, alpha=21, modules=(*ATTENTION, *MLP, *HEAD)),
+)
+
+_EXPERT_ADAPTERS = (
+    AdapterShape("adapter-0", rank=8, alpha=13, modules=ATTENTION),
+    AdapterShape("adapter-1", rank=16, alpha=22, modules=ATTENTION),
+)
+_FURTHER_EXPERT_ADAPTERS = (
+    AdapterShape("rank-4", rank=4, alpha=5, modules=ATTENTION),
+    AdapterShape("rslora", rank=8, alpha=5, modules=ATTENTION, stabilised=True),
+    AdapterShape("query-value", rank=8, alpha=15, modules=("q_proj", "v_proj")),
+    AdapterShape("head", rank=16, alpha=23, modules=HEAD),
+    AdapterShape("attention-head", rank=16, alpha=21, modules=(*ATTENTION, *HEAD)),
+    AdapterShape("experts", rank=8, alpha=17, modules=MLP),
+    AdapterShape("shared-outer", rank=8, alpha=19, modules=MLP, shared_outer=True),
+    AdapterShape("everything", rank=16, alpha=25, modules=(*ATTENTION, *MLP, *HEAD)),
+)
 
 TINY_QWEN3 = ModelShape(
     name="tiny-qwen3",
@@ -84,10 +127,8 @@ TINY_QWEN3 = ModelShape(
     head_dim=64,
     intermediate=512,
     positions=512,
-    adapters=(
-        AdapterShape("adapter-0", rank=8, alpha=13),  # scaling 1.625
-        AdapterShape("adapter-1", rank=16, alpha=22),  # scaling 1.375
-    ),
+    adapters=_DENSE_ADAPTERS,
+    further=_FURTHER_DENSE_ADAPTERS,
     norm_epsilon=1e-6,
 )
 
@@ -104,7 +145,8 @@ TINY_LLAMA = ModelShape(
     head_dim=64,
     intermediate=512,
     positions=512,
-    adapters=TINY_QWEN3.adapters,
+    adapters=_DENSE_ADAPTERS,
+    further=_FURTHER_DENSE_ADAPTERS,
     norm_epsilon=1e-5,
     rope={  # of Llama 3.1, with its context of 8192 scaled down to 64: every branch of the formula is in use
         "rope_type": "llama3",
@@ -127,10 +169,8 @@ TINY_GPT_OSS = ModelShape(
     head_dim=64,
     intermediate=256,
     positions=512,
-    adapters=(
-        AdapterShape("adapter-0", rank=8, alpha=13, modules=ATTENTION),
-        AdapterShape("adapter-1", rank=16, alpha=22, modules=ATTENTION),
-    ),
+    adapters=_EXPERT_ADAPTERS,
+    further=_FURTHER_EXPERT_ADAPTERS,
     norm_epsilon=1e-5,
     rope={  # of GPT-OSS, with its context of 4096 scaled down to 64
         "rope_type": "yarn",
@@ -179,7 +219,7 @@ def file_names(models: Iterable[str]) -> frozenset[str]:
     for model in map(find_model, models):
         base = model_folder(model.name)
         names |= {f"{base}/config.json", f"{base}/model.safetensors"}
-        for adapter in model.adapters:
+        for adapter in model.all_adapters:
             place = adapter_folder(model.name, adapter.name)
             names |= {f"{place}/adapter_config.json", f"{place}/adapter_model.safetensors"}
     return frozenset(names)

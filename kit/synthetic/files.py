@@ -14,9 +14,10 @@ from safetensors.numpy import save
 
 from kit.errors import EnvironmentFault
 from kit.plan import AssetFile
+from kit.synthetic.adapters import adapter_weights
 from kit.synthetic.catalogue import AdapterShape, ModelShape, adapter_folder, find_model, model_folder
 from kit.synthetic.stream import Weights
-from kit.synthetic.weights import adapter_weights, model_weights
+from kit.synthetic.weights import model_weights
 
 
 def materialise(models: Iterable[str], folder: Path) -> tuple[AssetFile, ...]:
@@ -50,7 +51,7 @@ def model_files(model: ModelShape) -> dict[str, bytes]:
         f"{base}/config.json": _json(_model_config(model)),
         f"{base}/model.safetensors": _tensors(model_weights(model)),
     }
-    for adapter in model.adapters:
+    for adapter in model.all_adapters:
         place = adapter_folder(model.name, adapter.name)
         contents[f"{place}/adapter_config.json"] = _json(_adapter_config(model, adapter))
         contents[f"{place}/adapter_model.safetensors"] = _tensors(adapter_weights(model, adapter))
@@ -110,7 +111,7 @@ def _adapter_config(model: ModelShape, adapter: AdapterShape) -> dict[str, JsonV
         "target_modules": list(adapter.modules),
         "task_type": "CAUSAL_LM",
         "use_dora": False,
-        "use_rslora": False,
+        "use_rslora": adapter.stabilised,
     }
 
 

@@ -1,4 +1,4 @@
-"""The weights of the synthetic models and adapters, under the names that Hugging Face and PEFT give them."""
+"""The weights of the synthetic models, under the names that Hugging Face gives them."""
 
 import math
 from collections.abc import Iterator
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kit.synthetic.catalogue import AdapterShape, ExpertShape, ModelShape
+from kit.synthetic.catalogue import ExpertShape, ModelShape
 from kit.synthetic.routing import code_places, codes, router_weights
 from kit.synthetic.stream import Weights, bell
 
@@ -15,7 +15,7 @@ _NORM_EXPONENT = 7  # 1 + k/128 is exact in bfloat16 up to 2
 _BIAS_STD = 0.25
 _SINK_MEAN, _SINK_STD, _SINK_EXPONENT = 2.0, 0.75, 5  # e² against the sum of exp(N(0, 1)) over tens of tokens
 _GATE_BIAS_STD = 2.5  # of gate and up: with weights of their own about 1 % of them reach the limit 7
-_DOWN_GAIN = 0.2  # (up + 1) · gate · sigmoid(1.702 gate) is about 5 in size, so that an expert adds about 1
+DOWN_GAIN = 0.2  # (up + 1) · gate · sigmoid(1.702 gate) is about 5 in size, so that an expert adds about 1
 
 
 class Linear(NamedTuple):
@@ -74,24 +74,6 @@ def model_weights(model: ModelShape) -> dict[str, Weights]:
     return tensors
 
 
-def adapter_weights(model: ModelShape, adapter: AdapterShape) -> dict[str, Weights]:
-    """All tensors, float32: A [rank, inputs] ~ N(0, 1/inputs), B [outputs, rank] ~ N(0, strength²/rank)."""
-    tensors = {}
-    for module in linear_modules(model):
-        if module.name.rsplit(".", 1)[1] not in adapter.modules:
-            continue
-        for part, rows, columns, std in (
-            ("lora_A", adapter.rank, module.inputs, 1.0 / math.sqrt(module.inputs)),
-            ("lora_B", module.outputs, adapter.rank, adapter.strength / math.sqrt(adapter.rank)),
-        ):
-            name = f"base_model.model.{module.name}.{part}.weight"
-            label = f"{model.name}/{adapter.name}/{name}"
-            tensors[name] = bell(label, rows * columns, std).reshape(rows, columns)
-            if part == "lora_B" and module.writes:
-                tensors[name][code_places(model)] = 0.0
-    return tensors
-
-
 def _drawn(model: ModelShape, name: str, std: float, *shape: int) -> Weights:
     return bell(f"{model.name}/{name}", math.prod(shape), std).reshape(shape)
 
@@ -119,7 +101,7 @@ def _expert_layer(model: ModelShape, experts: ExpertShape, layer: int) -> dict[s
         f"{prefix}.mlp.router.bias": router["bias"],
         gate_up: _drawn(model, gate_up, 1.0 / math.sqrt(hidden), experts.count, hidden, 2 * inner),
         f"{gate_up}_bias": _drawn(model, f"{gate_up}_bias", _GATE_BIAS_STD, experts.count, 2 * inner),
-        down: _drawn(model, down, _DOWN_GAIN / math.sqrt(inner), experts.count, inner, hidden),
+        down: _drawn(model, down, DOWN_GAIN / math.sqrt(inner), experts.count, inner, hidden),
         f"{down}_bias": _drawn(model, f"{down}_bias", _BIAS_STD, experts.count, hidden),
     }
 

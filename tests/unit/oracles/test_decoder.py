@@ -1,9 +1,11 @@
+import shutil
 import time
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from safetensors.numpy import load_file, save_file
 
 from kit.oracles import canary
 from kit.oracles.decoder import next_logprobs, prompt_logprobs
@@ -67,6 +69,50 @@ def test_scalings_are_read_as_alpha_over_rank(model: Path) -> None:
         adapter = read_adapter(model / "adapters" / name)
         assert len(adapter) == modules
         assert {low.scaling for low in adapter.values()} == {scaling}
+
+
+@pytest.mark.parametrize("name", ["head", "everything"])
+def test_an_adapter_on_embedding_and_head_is_the_model_with_merged_weights(model: Path, name: str) -> None:
+    settings, weights = read_model(model)
+    adapter = {
+        module: low for module, low in read_adapter(model / "adapters" / name).items() if "experts" not in module
+    }
+    merged = dict(weights)
+    for module, low in adapter.items():
+        change = low.scaling * low.b @ low.a
+        merged[f"{module}.weight"] = merged[f"{module}.weight"] + (change.T if "embed" in module else change)
+    np.testing.assert_allclose(
+        prompt_logprobs(settings, weights, adapter, PROMPT),
+        prompt_logprobs(settings, merged, {}, PROMPT),
+        rtol=0,
+        atol=1e-12,
+    )
+
+
+def test_rslora_scales_by_the_root_of_the_rank(model: Path) -> None:
+    adapter = read_adapter(model / "adapters/rslora")
+    assert {low.scaling for low in adapter.values()} == {5 / 8**0.5}
+
+
+def test_shared_outer_tensors_are_those_of_every_expert(assets: Path) -> None:
+    adapter = read_adapter(assets / "tiny-gpt-oss/adapters/shared-outer")
+    assert len(adapter) == 2 * 8 * 3
+    for part, shared, own in (("gate_proj", "a", "b"), ("up_proj", "a", "b"), ("down_proj", "b", "a")):
+        first, last = (adapter[f"model.layers.1.mlp.experts.{expert}.{part}"] for expert in (0, 7))
+        assert np.array_equal(getattr(first, shared), getattr(last, shared))
+        assert not np.array_equal(getattr(first, own), getattr(last, own))
+
+
+def test_what_is_no_part_of_lora_is_refused(assets: Path, tmp_path: Path) -> None:
+    source = assets / "tiny-qwen3/adapters/adapter-0"
+    shutil.copy(source / "adapter_config.json", tmp_path)
+    tensors = load_file(source / "adapter_model.safetensors")
+    save_file(
+        {**tensors, "base_model.model.model.norm.weight": np.ones(256, np.float32)},
+        tmp_path / "adapter_model.safetensors",
+    )
+    with pytest.raises(ValueError, match=r"norm\.weight is no part of LoRA"):
+        read_adapter(tmp_path)
 
 
 def test_positions_matter(model: Path) -> None:

@@ -1,5 +1,6 @@
 import hashlib
 import json
+import re
 import subprocess
 import sys
 import time
@@ -14,48 +15,8 @@ from kit.synthetic.catalogue import MODELS
 from kit.synthetic.files import materialise, model_files
 
 RECORDED = {
-    "tiny-qwen3/adapters/adapter-0/adapter_config.json": (
-        "64bb6cb9f204bfeaed03a689ee8a2d73b5d195f970482cb0ffc72f0caa3713dd"
-    ),
-    "tiny-qwen3/adapters/adapter-0/adapter_model.safetensors": (
-        "db1eb8faef00a9ed6dac0307e8118afddbc3e4e8192d32df12cfb7dc693b04eb"
-    ),
-    "tiny-qwen3/adapters/adapter-1/adapter_config.json": (
-        "108290d8451e7ca73c404ffd27147e45b40766340bbed063b63528b0bdcc1db4"
-    ),
-    "tiny-qwen3/adapters/adapter-1/adapter_model.safetensors": (
-        "7e030c46ea8daa1e353e73426ac3f03ea01cd30e09b948de079404ef79917dff"
-    ),
-    "tiny-qwen3/config.json": ("494f2ff49c5b031ebb2d659dec805446b90b66917d680903b11d26d6330c85a6"),
-    "tiny-qwen3/model.safetensors": ("428bc09c26d9049d0a13582ca0a2f6cb4f38c7ad600dfd2e0e8e5193cd2cce7a"),
-    "tiny-llama/adapters/adapter-0/adapter_config.json": (
-        "ade92ecdeadf05105161b6315c633bfa1a611713a443008449589c849352e6b3"
-    ),
-    "tiny-llama/adapters/adapter-0/adapter_model.safetensors": (
-        "0d5693a32180773c47ff10b79059c5813d52d1a47d3f88a53f44f419664deac2"
-    ),
-    "tiny-llama/adapters/adapter-1/adapter_config.json": (
-        "1f8781ba79f030c3d90ed8099b80c556e24a9a65fa32a23ca0846c0e4ceb50a0"
-    ),
-    "tiny-llama/adapters/adapter-1/adapter_model.safetensors": (
-        "e9b643a8eb18c662ef1bc1f6a4286db0202520300367d2232df2d1e71fffcb01"
-    ),
-    "tiny-llama/config.json": ("640ef66a4b9aa31009c5ea857f5798be82f48500c57e4b4f8a1e620fac095367"),
-    "tiny-llama/model.safetensors": ("b52c6d1d03b38e42dbf2f44a47e8b05b6d7fe5b794ae476ff3d3d3425792d9e4"),
-    "tiny-gpt-oss/adapters/adapter-0/adapter_config.json": (
-        "4b185fd8daa0a97108e9d2b8df874b99bd7db2051eb6d327a63794ad24bc4c3b"
-    ),
-    "tiny-gpt-oss/adapters/adapter-0/adapter_model.safetensors": (
-        "90896a87669df9831134ee865b172c62cb55d819539e8d8aeec3df1eda52ee56"
-    ),
-    "tiny-gpt-oss/adapters/adapter-1/adapter_config.json": (
-        "490238a40fc6e163ee745ddc514b6bbbf3dd1e8dbece714e13c3506b3ea1f0e3"
-    ),
-    "tiny-gpt-oss/adapters/adapter-1/adapter_model.safetensors": (
-        "df3df3977d7c034a49ee880cbfe70bcbdceafdeead15fd2e6358f9779ac0f60f"
-    ),
-    "tiny-gpt-oss/config.json": ("600300e6301f71adfe47050a8d5520e882fd67531249d4d0732fa9e24c055ef2"),
-    "tiny-gpt-oss/model.safetensors": ("8bf125d0a9fdc5b8947f4c7b844db1d773ca153c0214f5e92582d02720cb924f"),
+    path: digest
+    for digest, path in (line.split() for line in Path(__file__).with_name("SHA256SUMS").read_text().splitlines())
 }
 
 
@@ -171,3 +132,44 @@ def test_what_the_host_imports_is_light(module: str) -> None:
     code = f"import sys, {module}; print([m for m in ('numpy', 'torch', 'safetensors', 'sglang') if m in sys.modules])"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "[]"
+
+
+def of_adapter(assets: Path, model: str, name: str) -> tuple[dict, set[str]]:
+    """Configuration and adapted modules, layer numbers left out."""
+    folder = assets / model / "adapters" / name
+    tensors = load_file(folder / "adapter_model.safetensors")
+    modules = {re.sub(r"^base_model\.model\.(model\.(layers\.\d\.)?)?|\.lora_.*", "", tensor) for tensor in tensors}
+    return json.loads((folder / "adapter_config.json").read_text()), modules
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_adapters_differ_in_rank_scaling_and_modules(assets: Path, model: str) -> None:
+    attention = {f"self_attn.{part}_proj" for part in "qkvo"}
+    mlp = {f"mlp.{part}_proj" for part in ("gate", "up", "down")} if model != "tiny-gpt-oss" else set()
+    config, modules = of_adapter(assets, model, "rank-4")
+    assert (config["r"], modules) == (4, attention | mlp)
+    config, _ = of_adapter(assets, model, "rslora")
+    assert config["use_rslora"] is True
+    assert of_adapter(assets, model, "query-value")[1] == {"self_attn.q_proj", "self_attn.v_proj"}
+    config, modules = of_adapter(assets, model, "head")
+    assert modules == {"embed_tokens", "lm_head"} == set(config["target_modules"])
+    assert of_adapter(assets, model, "everything")[1] >= attention | mlp | {"embed_tokens", "lm_head"}
+    names = [adapter.name for adapter in MODELS[model].all_adapters]
+    scalings = {name: read["lora_alpha"] / read["r"] for name in names for read in [of_adapter(assets, model, name)[0]]}
+    assert len(set(scalings.values())) == len(names), scalings
+
+
+def test_experts_adapters_are_laid_out_as_sglang_reads_them(assets: Path) -> None:
+    prefix = "base_model.model.model.layers.1.mlp.experts"
+    own = load_file(assets / "tiny-gpt-oss/adapters/experts/adapter_model.safetensors")
+    assert len(own) == 2 * 8 * 3 * 2
+    assert own[f"{prefix}.7.up_proj.lora_B.weight"].shape == (256, 8)
+    shared = load_file(assets / "tiny-gpt-oss/adapters/shared-outer/adapter_model.safetensors")
+    assert {name.removeprefix(f"{prefix}."): tensor.shape for name, tensor in shared.items() if prefix in name} == {
+        "gate_proj.lora_A.weight": (1, 8, 256),
+        "gate_proj.lora_B.weight": (8, 256, 8),
+        "up_proj.lora_A.weight": (1, 8, 256),
+        "up_proj.lora_B.weight": (8, 256, 8),
+        "down_proj.lora_A.weight": (8, 8, 256),
+        "down_proj.lora_B.weight": (1, 256, 8),
+    }
