@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from pydantic import JsonValue
 
+from kit.checks.explanation import explanation
 from kit.checks.logprobs import Compared, accuracy, by_position, compare, same_again, worst_position
 from kit.checks.outcome import CheckResult
 from kit.measurement import Measurement
@@ -37,7 +38,7 @@ def check_decode(spec: DecodeLogprobs, subject: SGLangSubject) -> CheckResult:
         limits.exactly_none("prompt_route_wrong_tokens", _wrong(routes, subject), "token ids that are not the text's"),
         limits.best_choice(gap, decoded.largest_error),
     ]
-    return CheckResult(tuple(measurements), _evidence(decoded))
+    return CheckResult(tuple(measurements), request.evidence(decoded))
 
 
 def check_repeatability(spec: Repeatability, subject: SGLangSubject) -> CheckResult:
@@ -51,7 +52,7 @@ def check_repeatability(spec: Repeatability, subject: SGLangSubject) -> CheckRes
     if not first.tokens:
         return CheckResult(tuple(measurements))
     compared = request.compare(first)
-    return CheckResult((*measurements, *accuracy(compared)), _evidence(compared))
+    return CheckResult((*measurements, *accuracy(compared)), request.evidence(compared))
 
 
 def check_cache_reuse(spec: CacheReuse, subject: SGLangSubject) -> CheckResult:
@@ -72,7 +73,7 @@ def check_cache_reuse(spec: CacheReuse, subject: SGLangSubject) -> CheckResult:
     if cold.tokens == warm.tokens:
         measurements += same_again("cold", again, request.compare(cold))
     evidence: dict[str, JsonValue] = {"cached_tokens": warm.cached, "same_tokens": cold.tokens == warm.tokens}
-    return CheckResult(tuple(measurements), evidence | _evidence(again))
+    return CheckResult(tuple(measurements), evidence | request.evidence(again))
 
 
 @dataclass(frozen=True)
@@ -101,6 +102,14 @@ class _Request:
         text = [self.text(answer)]
         return compare(self.subject, text, self.spec.adapter, [answer], [self.spec.prompt_length])
 
+    def evidence(self, compared: Compared) -> dict[str, JsonValue]:
+        return {
+            **explanation(self.subject, compared, self.spec.adapter),
+            "generated": [int(token) for token in compared.prompts[0][compared.starts[0] :]],
+            "worst": worst_position(compared),
+            "errors": by_position(compared),
+        }
+
 
 def _last(served: Served, count: int) -> Served:
     return Served(logprobs=served.logprobs[-count:], tokens=served.tokens[-count:])
@@ -121,11 +130,3 @@ def _largest_gap(subject: SGLangSubject, decoded: Compared, adapter: str | None)
     start = decoded.starts[0]
     following = subject.oracle.next_logprobs(decoded.prompts[0], adapter)[start - 1 : -1]
     return float(np.max(following.max(axis=-1) - decoded.oracle))
-
-
-def _evidence(compared: Compared) -> dict[str, JsonValue]:
-    return {
-        "generated": [int(token) for token in compared.prompts[0][compared.starts[0] :]],
-        "worst": worst_position(compared),
-        "errors": by_position(compared),
-    }

@@ -2,6 +2,7 @@
 
 from pydantic import JsonValue
 
+from kit.checks.explanation import explanation
 from kit.checks.logprobs import accuracy, by_position, compare, effect, same_again, worst_position
 from kit.checks.outcome import CheckResult, shown
 from kit.oracles import metrics
@@ -28,4 +29,4 @@ def check(spec: MixedBatchRow, subject: SGLangSubject) -> CheckResult:
         "solo_at_worst": shown(solo.served[metrics.farthest(row.served, row.oracle)]),
         "errors": by_position(row),
     }
-    return CheckResult(tuple(measurements), evidence)
+    return CheckResult(tuple(measurements), explanation(subject, row, identity) | evidence)

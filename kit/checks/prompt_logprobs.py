@@ -2,6 +2,7 @@
 
 from pydantic import JsonValue
 
+from kit.checks.explanation import explanation
 from kit.checks.logprobs import Compared, accuracy, by_position, compare, effect, per_prompt, worst_position
 from kit.checks.outcome import CheckResult
 from kit.measurement import Measurement
@@ -17,14 +18,14 @@ def check(spec: PromptLogprobs, subject: SGLangSubject) -> CheckResult:
     measurements = accuracy(served)
     if spec.adapter is not None:
         measurements += effect(served, _served(subject, prompts, None))
-    return _result(served, measurements)
+    return _result(served, measurements, explanation(subject, served, spec.adapter))
 
 
 def check_given(spec: GivenPrompt, subject: SGLangSubject) -> CheckResult:
     """One prompt that is written out. Evidence: what was asked and what the engine says it answered."""
     prompts = [list(spec.tokens)]
     served = _served(subject, prompts, spec.adapter)
-    result = _result(served, accuracy(served))
+    result = _result(served, accuracy(served), explanation(subject, served, spec.adapter))
     tokens: dict[str, JsonValue] = {"asked": [*prompts[0][1:]], "answered": [*served.tokens]}
     return CheckResult(result.measurements, {**tokens, **result.evidence})
 
@@ -33,10 +34,10 @@ def _served(subject: SGLangSubject, prompts: list[list[int]], adapter: str | Non
     return compare(subject, prompts, adapter, subject.alone(prompts, adapter))
 
 
-def _result(served: Compared, measurements: list[Measurement]) -> CheckResult:
+def _result(served: Compared, measurements: list[Measurement], explained: dict[str, JsonValue]) -> CheckResult:
     evidence: dict[str, JsonValue] = {
         "worst": worst_position(served),
         "prompts": per_prompt(served),
         "errors": by_position(served),
     }
-    return CheckResult(tuple(measurements), evidence)
+    return CheckResult(tuple(measurements), explained | evidence)

@@ -131,6 +131,8 @@ class Hints:
                 f"{names} was injected on purpose; if it acts on this case, red is what must be seen. Run "
                 "again without --inject."
             )
+        if says := _explanation(case):
+            yield says
         yield from self._beside(case)
         for measurement in sorted((m for m in case.measurements if not m.within), key=_how_far)[:3]:
             if hint := _OF_MEASUREMENT.get(measurement.name):
@@ -159,6 +161,14 @@ class Hints:
 
     def _log(self, case: CaseResult) -> str:
         return next((s.log for s in self.result.sessions if s.id == case.session), "the session's log")
+
+
+def _explanation(case: CaseResult) -> str:
+    """What the case's own evidence says of its values (`kit.checks.explanation`)."""
+    match case.evidence.get("explanation"):
+        case {"says": str(says)}:
+            return says
+    return ""
 
 
 def _how_far(measurement: Measurement) -> float:

@@ -1,6 +1,7 @@
 """The LoRA checks against engines that are right, or wrong in one way each. The reference is the float64 oracle."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -182,3 +183,29 @@ def test_a_peer_that_is_far_off_permits_nothing(oracle: LogprobOracle, peer_erro
     engine = Engine(oracle, rounded(oracle, seed=2))
     engine.peer = SimpleNamespace(logprobs=lambda prompt, identity: oracle.logprobs(prompt, identity) + peer_error)
     assert "peer_rms_error" in red(prompt_logprobs.check(BASE, engine))
+
+
+def test_a_red_case_says_which_fault_its_values_are_like(oracle: LogprobOracle) -> None:
+    own = oracle.adapters["adapter-1"]
+    doubled = {name: replace(low, scaling=2 * low.scaling) for name, low in own.items()}
+
+    def answer(prompt: Sequence[int], identity: str | None) -> Served:
+        values = oracle.supposing(doubled if identity == "adapter-1" else {}, prompt)
+        return Served(values, tuple(prompt[1:]))
+
+    for result in (
+        prompt_logprobs.check(ADAPTED, Engine(oracle, answer)),
+        mixed_batch_row.check(ROW, Engine(oracle, answer)),
+    ):
+        told = result.evidence["explanation"]
+        assert told["says"].endswith("its scaling doubled.")
+        assert told["likeliest"][0]["fault"] == "its scaling doubled"
+        assert told["likeliest"][0]["mean_half_square"] < 1e-10 < told["right"]
+        assert len(told["likeliest"]) == 5
+
+
+def test_a_green_case_explains_nothing(oracle: LogprobOracle, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(LogprobOracle, "supposing", None)
+    engine = Engine(oracle, rounded(oracle, seed=2))
+    for check, spec in ((prompt_logprobs.check, ADAPTED), (mixed_batch_row.check, ROW)):
+        assert "explanation" not in check(spec, engine).evidence
