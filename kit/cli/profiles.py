@@ -14,7 +14,8 @@ def list_profiles() -> None:
 
     for profile in load_profiles().values():
         also = f" (also: {', '.join(profile.aliases)})" if profile.aliases else ""
-        print(f"{profile.name:<14} {profile.architecture:<7} image {profile.image:<5} {profile.title}{also}")
+        image = "cannot be run yet" if profile.missing else f"image {profile.image}"
+        print(f"{profile.name:<14} {profile.architecture:<7} {image:<17} {profile.title}{also}")
 
 
 @app.command("show")

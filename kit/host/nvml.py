@@ -1,17 +1,27 @@
 """NVIDIA GPUs as the driver's management library (NVML) tells them."""
 
+from pathlib import Path
+
 from kit.errors import EnvironmentFault
 from kit.host.gpu import Gpu
+
+_DRIVER = Path("/proc/driver/nvidia/version")
 
 
 def nvml_gpus() -> tuple[Gpu, ...]:
     """The NVIDIA GPUs of this machine, in NVML's order (by PCI bus); none where the driver is not there.
 
     Raises:
-        EnvironmentFault: the driver is there and does not answer.
+        EnvironmentFault: the driver is there and does not answer, or cannot be asked.
     """
-    import pynvml
-
+    if not _DRIVER.exists():
+        return ()
+    try:
+        import pynvml
+    except ImportError:
+        raise EnvironmentFault(
+            "this Python has no nvidia-ml-py, by which NVIDIA's driver tells of its GPUs", "install it beside kit"
+        ) from None
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError as error:

@@ -8,6 +8,7 @@ import pytest
 
 from kit.cli import main
 from kit.measurement import Measurement
+from kit.profile import find_profile, load_profiles
 from kit.results.bundle import read_run
 from kit.results.schema import NAMES, file_name, schema_of
 from tests.unit.results.runs import Staged
@@ -50,10 +51,19 @@ def test_what_a_run_writes_fits(tmp_path: Path) -> None:
     files = read_run(tmp_path / "run")
     validator("result").validate(json.loads(files["result.json"]))
     validator("plan").validate(json.loads(files["plan.json"]))
+    validator("profile").validate(json.loads(files["profile.json"]))
     lines = [*files["events.jsonl"].splitlines(), *files["host.jsonl"].splitlines()]
     for line in lines:
         validator("event").validate(json.loads(line))
     assert len(lines) > 30
+
+
+@pytest.mark.parametrize("name", sorted(load_profiles()))
+def test_every_profile_fits(name: str) -> None:
+    told = json.loads(find_profile(name).model_dump_json())
+    validator("profile").validate(told)
+    for wrong in ({"gpus": -1}, {"vendor": "apple"}, {"surprise": 1}, {"time": told["time"] | {"case": "90"}}):
+        assert not validator("profile").is_valid(told | wrong), wrong
 
 
 def test_what_is_not_kits_does_not_fit(tmp_path: Path) -> None:
