@@ -197,8 +197,8 @@ def _nvidia(chosen: Sequence[Gpu], engine: EngineFacts) -> tuple[tuple[str, ...]
         return tuple(f"{CDI_KIND}={gpu.index}" for gpu in chosen), ()
     if engine.kind == "podman":
         raise EnvironmentFault(
-            "podman hands in NVIDIA GPUs by CDI only, and there is no CDI specification of them",
-            "run 'nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml'",
+            f"podman {engine.version} cannot hand in NVIDIA GPUs: that takes podman 6, and a CDI specification of them",
+            "run 'nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml' with podman 6, or use docker",
         )
     return (), tuple(gpu.unique_id for gpu in chosen)
 

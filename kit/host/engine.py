@@ -4,7 +4,7 @@ import re
 import resource
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import requests
 from docker.errors import DockerException
@@ -17,9 +17,10 @@ from kit.host.engine_faults import engine_says
 if TYPE_CHECKING:
     from docker import DockerClient
 
-_KIND = re.compile(r"^\s*\"?(?:cdi)?[kK]ind\"?\s*:\s*[\"']?([\w.-]+/[\w.-]+)", re.MULTILINE)
-_PODMAN_FOLDERS = ("/etc/cdi", "/var/run/cdi")
-_FIRST_DOCKER_WITH_CDI = 25
+_KIND = re.compile(r"""(?:^|[{,])\s*["']?kind["']?\s*:\s*["']?([\w.-]+/[\w.-]+)""", re.MULTILINE)
+_FOLDERS = ("/etc/cdi", "/var/run/cdi")
+# Podman 4.3.1 and 4.9.3 take a request for a CDI device through their socket, and give the container nothing (podman issue 28436).
+_FIRST_WITH_CDI = {"docker": 25, "podman": 6}
 _OPEN_FILES = 65_536  # as the upstream AMD CI asks for
 
 
@@ -44,17 +45,15 @@ def facts_of(info: Mapping[str, Any], version: Mapping[str, Any], root: Path) ->
         root: where the machine's file tree begins.
     """
     components = [str(component.get("Name", "")) for component in version.get("Components") or ()]
-    podman = any("podman" in name.casefold() for name in components)
+    kind: Literal["docker", "podman"] = "podman" if any("podman" in c.casefold() for c in components) else "docker"
     number = str(version.get("Version") or "")
     major = re.match(r"\d+", number)
     options = info.get("SecurityOptions") or ()
-    folders: Iterable[str] = info.get("CDISpecDirs") or ()
-    if podman:
-        folders = folders or _PODMAN_FOLDERS
-    elif major is None or int(major[0]) < _FIRST_DOCKER_WITH_CDI:
+    folders: Iterable[str] = info.get("CDISpecDirs") or (_FOLDERS if kind == "podman" else ())
+    if major is None or int(major[0]) < _FIRST_WITH_CDI[kind]:
         folders = ()
     return EngineFacts(
-        kind="podman" if podman else "docker",
+        kind=kind,
         version=number,
         rootless=bool(info.get("Rootless")) or "name=rootless" in options,
         cdi=_kinds(root / folder.lstrip("/") for folder in folders),

@@ -25,7 +25,7 @@ MI = find_profile("mi355x").model_copy(
     update={"partition": "SPX/NPS1", "gpu_memory": 280 * GIB, "pci_devices": ("0x75a3",)}
 )
 B200 = find_profile("b200")
-DOCKER, PODMAN = EngineFacts("docker", "29.0"), EngineFacts("podman", "5.4")
+DOCKER, PODMAN = EngineFacts("docker", "29.0"), EngineFacts("podman", "4.3.1")
 CDI = EngineFacts("docker", "29.0", cdi=frozenset({"nvidia.com/gpu"}))
 
 
@@ -235,7 +235,7 @@ def test_cuda_takes_cdi_where_the_engine_has_it_else_the_vendors_runtime() -> No
     assert by_cdi.environment == {"CUDA_VISIBLE_DEVICES": "0,1,2,3"}
     by_runtime = container_devices(B200, chosen, {}, DOCKER, UID)
     assert (by_runtime.cdi, by_runtime.gpu_ids) == ((), ("GPU-4", "GPU-5", "GPU-6", "GPU-7"))
-    with pytest.raises(EnvironmentFault, match="nvidia-ctk cdi generate"):
+    with pytest.raises(EnvironmentFault, match=r"podman 4\.3\.1 cannot hand in NVIDIA GPUs.*nvidia-ctk cdi generate"):
         container_devices(B200, chosen, {}, PODMAN, UID)
 
 

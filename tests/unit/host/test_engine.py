@@ -9,10 +9,11 @@ from kit.host.devices import EngineFacts
 from kit.host.engine import engine_settings, facts_of
 
 DOCKER = {"Version": "29.0.1", "Components": [{"Name": "Engine"}, {"Name": "containerd"}]}
-PODMAN = {"Version": "5.4.2", "Components": [{"Name": "Podman Engine"}, {"Name": "Conmon"}]}
+PODMAN = {"Version": "6.0.1", "Components": [{"Name": "Podman Engine"}, {"Name": "Conmon"}]}
+DEBIAN_PODMAN = {"Version": "4.3.1", "Components": [{"Name": "Podman Engine"}]}
 DEBIAN_DOCKER = {"Version": "20.10.24+dfsg1", "Components": [{"Name": "Engine"}]}
 NVIDIA = "---\ncdiVersion: 0.5.0\nkind: nvidia.com/gpu\ndevices:\n- name: '0'\n"
-AMD = '{"cdiVersion": "0.6.0",\n "kind": "amd.com/gpu", "devices": []}'
+AMD = '{"cdiVersion":"0.6.0","kind":"amd.com/gpu","devices":[{"name":"0"}]}'
 
 
 @pytest.fixture
@@ -20,7 +21,7 @@ def root(tmp_path: Path) -> Path:
     folder = tmp_path / "etc" / "cdi"
     folder.mkdir(parents=True)
     (folder / "nvidia.yaml").write_text(NVIDIA)
-    (folder / "amd.json").write_text(AMD.replace("{", "{\n", 1))
+    (folder / "amd.json").write_text(AMD)
     return tmp_path
 
 
@@ -40,8 +41,9 @@ def root(tmp_path: Path) -> Path:
         (
             {"Rootless": True, "SecurityOptions": None},
             PODMAN,
-            EngineFacts("podman", "5.4.2", True, frozenset({"nvidia.com/gpu", "amd.com/gpu"})),
+            EngineFacts("podman", "6.0.1", True, frozenset({"nvidia.com/gpu", "amd.com/gpu"})),
         ),
+        ({"SecurityOptions": ["name=seccomp"]}, DEBIAN_PODMAN, EngineFacts("podman", "4.3.1")),
     ],
 )
 def test_engines(info: dict[str, object], version: dict[str, object], expected: EngineFacts, root: Path) -> None:
