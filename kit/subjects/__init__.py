@@ -1,11 +1,11 @@
 """What is under test, one file per backend. Importing this package is light; opening a subject is not."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeAlias, Union
 
-from kit.plan import KernelSession, NullSession, PinnedModelSession, SessionSpec, SGLangSession
+from kit.plan import CheckSpec, KernelSession, NullSession, PinnedModelSession, SessionSpec, SGLangSession
 from kit.subjects.workspace import Workspace as Workspace
 
 if TYPE_CHECKING:
@@ -55,6 +55,15 @@ def open_subject(spec: SessionSpec, workspace: Workspace) -> Iterator[Subject]:
 
             with open_null(spec) as null:
                 yield null
+
+
+def prepare_subject(spec: SessionSpec, cases: Sequence[CheckSpec]) -> dict[str, str]:
+    """Do ahead what the cases of an open subject would else do one after the other; gives facts about it."""
+    if isinstance(spec, KernelSession):
+        from kit.subjects.kernels.warm import compile_ahead
+
+        return compile_ahead(spec, cases)
+    return {}
 
 
 def _set_environment(chosen: dict[str, str]) -> None:

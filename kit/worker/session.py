@@ -23,7 +23,7 @@ from kit.events import (
 )
 from kit.plan import Case, Plan, Session
 from kit.process import die_with_parent
-from kit.subjects import Subject, Workspace, open_subject
+from kit.subjects import Subject, Workspace, open_subject, prepare_subject
 from kit.worker.arguments import parse_session_arguments
 
 
@@ -83,8 +83,10 @@ def run_session(plan: Plan, session: Session, workspace: Workspace, pipe: EventW
     try:
         with open_subject(session.spec, workspace) as subject:
             _refuse_wrong_architecture(plan, subject)
-            pipe.append(SessionReady(session=session.id, seconds=time.monotonic() - start, facts=subject.facts))
-            for case in plan.cases_of(session.id):
+            cases = plan.cases_of(session.id)
+            facts = subject.facts | prepare_subject(session.spec, [case.spec for case in cases])
+            pipe.append(SessionReady(session=session.id, seconds=time.monotonic() - start, facts=facts))
+            for case in cases:
                 _answer(case, session, subject, pipe)
     except Exception as error:
         traceback.print_exc()
