@@ -75,6 +75,16 @@ def test_upstreams_models_are_split_as_upstream_splits_them(name: str) -> None:
     assert not [case for case in plan.cases if case.session in {s.id for s in sessions.values()} and case.skip]
 
 
+@pytest.mark.parametrize("name", ROWS)
+def test_the_environment_of_upstreams_models_is_that_of_its_ci(name: str) -> None:
+    """scripts/ci/amd/amd_ci_exec.sh; on CUDA upstream sets nothing."""
+    told = find_profile(name).real_models
+    amd = {"SGLANG_USE_AITER": "1", "SGLANG_ENABLE_ASYNC_ASSERT": "0", "SGLANG_SANITIZE_NAN_LOGITS": "0"}
+    archs = {"GPU_ARCHS": "gfx950"} if name.startswith("MI35") else {}
+    assert told is not None
+    assert told.environment == (amd | archs if name.startswith("MI") else {})
+
+
 def test_cpu() -> None:
     cpu = find_profile("cpu")
     assert tuple(cpu.engine.arguments.get(key) for key in BACKENDS) == CPU

@@ -2,14 +2,14 @@ import os
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from kit.errors import KitError, UsageFault
 from kit.host.container import ContainerSpec, as_command_line, container_spec, container_user
-from kit.host.devices import KEEP_GROUPS, ContainerDevices, EngineFacts, choose, container_devices, nominal
+from kit.host.devices import KEEP_GROUPS, ContainerDevices, EngineFacts, container_devices, nominal
 from kit.host.gpu import Gpu, Node
-from kit.profile import Profile, find_profile, load_profiles
+from kit.profile import ContainerSettings, Profile, find_profile, load_profiles
 
 PROFILES = load_profiles()
 
@@ -148,18 +148,33 @@ engines = st.builds(
 )
 
 
+settings_of_containers = st.builds(
+    ContainerSettings,
+    memory=st.integers(64, 2**20).map(lambda mib: f"{mib}MiB"),
+    shm=st.integers(1, 2**20).map(lambda mib: f"{mib}MiB"),
+    pids=st.integers(64, 2**22),
+    capabilities=st.sampled_from([(), ("SYS_PTRACE",)]),
+    seccomp=st.sampled_from(["default", "unconfined"]),
+)
+
+
 @given(
     profile=st.sampled_from([p for p in PROFILES.values() if p.gpus]),
+    container=settings_of_containers,
+    partition=st.sampled_from([None, "SPX/NPS1", "CPX/NPS1"]),
     count=st.integers(1, 3),
     machine=st.lists(gpus, max_size=6),
     engine=engines,
     owner=st.sampled_from([0, 1000]),
     group=st.integers(0, 3),
     mode=st.sampled_from([0o600, 0o660, 0o666, 0o000]),
-    run=st.sampled_from(["/results", "/", "/root", "/dev/shm", "/home/someone", "relative"]),
+    run=st.sampled_from(["/results", "/results", "/results", "/", "/root", "/dev/shm", "/home/someone", "relative"]),
 )
+@settings(max_examples=300, deadline=None)
 def test_no_machine_and_no_engine_leads_to_more_than_the_gpus(
     profile: Profile,
+    container: ContainerSettings,
+    partition: str | None,
     count: int,
     machine: list[Gpu],
     engine: EngineFacts,
@@ -168,18 +183,22 @@ def test_no_machine_and_no_engine_leads_to_more_than_the_gpus(
     mode: int,
     run: str,
 ) -> None:
-    """Whatever drivers and engines claim: single device nodes, no privileges, and no folder but two of kit's own."""
-    profile = profile.model_copy(update={"gpus": count})
+    """Whatever drivers and engines say: single device nodes, no privileges, and no folder but two of kit's own."""
+    profile = profile.model_copy(
+        update={"gpus": count, "container": container, "partition": partition, "gpu_memory": None, "pci_devices": ()}
+    )
+    chosen = tuple(machine[:count])
     try:
-        chosen = choose(profile, machine)
         paths = {"/dev/kfd", *(gpu.render_node for gpu in chosen)}
         nodes = {path: Node(path, owner, group, mode) for path in paths}
         spec = spec_with(profile, container_devices(profile, chosen, nodes, engine, 1000), run)
     except (KitError, ValueError):
+        event("refused")
         return
+    event("given")
     arguments = as_command_line(spec)
     assert not [a for a in arguments if "privileged" in a.replace("no-new-privileges", "")]
-    assert not [a for a in arguments if a.startswith("--cap-add")]
+    assert [a for a in arguments if a.startswith("--cap-add")] == [f"--cap-add {c}" for c in container.capabilities]
     words = {a.split()[0] for a in arguments}
     assert not words & {"--ipc", "--pid", "--userns", "--uts", "--volume", "--gpus all"}
     assert "--network none" in arguments
