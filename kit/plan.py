@@ -137,6 +137,19 @@ class TargetModules(Record):
     check: Literal["target-modules"] = "target-modules"
 
 
+class AllReduce(Record):
+    """A sum over all ranks, on every rank.
+
+    Attributes:
+        mebibytes: size of each rank's tensor. seconds: after that, ranks that do not answer hang.
+    """
+
+    check: Literal["all-reduce"] = "all-reduce"
+    dtype: Literal["float32", "bfloat16"]
+    mebibytes: int = Field(ge=1)
+    seconds: float
+
+
 class NullCheck(Record):
     """What the null subject does in this case; no battery plans it. It lets every way to end be rehearsed without SGLang or a GPU.
 
@@ -164,6 +177,7 @@ CheckSpec = Annotated[
     | GroupedDecode
     | Extend
     | Prefill
+    | AllReduce
     | NullCheck,
     Field(discriminator="check"),
 ]
@@ -248,6 +262,18 @@ class KernelSession(ProcessSpec):
     interpreted: bool
 
 
+class CollectiveSession(ProcessSpec):
+    """One process per GPU, which meet and reduce tensors.
+
+    Attributes:
+        ranks: how many. device: of torch; ``cpu`` runs them by gloo.
+    """
+
+    kind: Literal["collectives"] = "collectives"
+    ranks: int = Field(ge=2, le=31)
+    device: str
+
+
 class NullSession(ProcessSpec):
     """The null subject, for rehearsals: ready after `start_seconds`, and it may die in shutting down, after all its cases."""
 
@@ -256,7 +282,9 @@ class NullSession(ProcessSpec):
     abort_at_end: bool = False
 
 
-SessionSpec = Annotated[SGLangSession | PinnedModelSession | KernelSession | NullSession, Field(discriminator="kind")]
+SessionSpec = Annotated[
+    SGLangSession | PinnedModelSession | KernelSession | CollectiveSession | NullSession, Field(discriminator="kind")
+]
 
 
 class OtherLimit(Record):

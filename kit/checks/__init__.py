@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, TypeVar
 from kit.attention_spec import Extend, GroupedDecode, Prefill
 from kit.checks.outcome import CheckResult, NotApplicable
 from kit.plan import (
+    AllReduce,
     CacheReuse,
     CheckSpec,
     DecodeLogprobs,
@@ -78,6 +79,11 @@ def run_check(spec: CheckSpec, subject: "Subject") -> CheckResult:
             from kit.subjects.kernels.subject import KernelSubject
 
             return attention.check(spec, _as(KernelSubject, subject, spec))
+        case AllReduce():
+            from kit.checks import all_reduce
+            from kit.subjects.collectives import Collectives
+
+            return all_reduce.check(spec, _as(Collectives, subject, spec))
         case NullCheck():
             from kit.checks import null
             from kit.subjects.null import NullSubject

@@ -12,7 +12,7 @@ from kit.host.devices import nominal
 from kit.host.planner import models_of
 from kit.host.run import Prepared
 from kit.image import content_tag
-from kit.plan import KernelSession, NullSession, PinnedModelSession, Plan, Session, SGLangSession
+from kit.plan import CollectiveSession, KernelSession, NullSession, PinnedModelSession, Plan, Session, SGLangSession
 
 Say = Callable[[str], None]
 
@@ -92,6 +92,8 @@ def _print_session(session: Session, say: Say) -> None:
             what, settings = f"SGLang, {told}", spec.engine
         case KernelSession():
             what = f"kernels of {spec.library}" + (", interpreted" if spec.interpreted else "")
+        case CollectiveSession():
+            what = f"all-reduce between {spec.ranks} ranks"
         case NullSession():
             what = "nothing, a rehearsal"
     say(f"session {session.id}: {what}; limits {session.start_seconds:g} s to start, {session.case_seconds:g} s a case")

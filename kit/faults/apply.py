@@ -25,10 +25,10 @@ def served_adapters(faults: tuple[InjectedFault, ...], adapters: Adapters, scrat
     """
     served = dict(adapters)
     for place, fault in enumerate(faults):
-        act = _ACTIONS.get(fault.name)
-        if act is None:
+        if fault.name not in FAULTS:
             raise unknown("fault", fault.name, FAULTS)
-        served = act(fault, served, scratch / "faults" / f"{place}-{fault.name}")
+        if act := _ACTIONS.get(fault.name):  # else it acts on something else
+            served = act(fault, served, scratch / "faults" / f"{place}-{fault.name}")
     return served
 
 

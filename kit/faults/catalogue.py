@@ -1,10 +1,12 @@
 """The faults that kit can inject to prove that its batteries see them. Data only; `kit.faults.apply` acts."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 from kit.errors import UsageFault
 from kit.names import unknown
 from kit.plan import (
+    AllReduce,
     CacheReuse,
     Case,
     DecodeLogprobs,
@@ -24,12 +26,14 @@ class FaultKind:
         effect: what is wrong with the subject while the fault is active.
         strength_means: what the strength says; None where the fault has none.
         neutral: the strength that changes nothing; None where the fault has none.
+        acts_on: adapters, or the ranks of an all-reduce.
     """
 
     name: str
     effect: str
     strength_means: str | None = None
     neutral: float | None = None
+    acts_on: Literal["adapters", "ranks"] = "adapters"
 
 
 FAULTS: dict[str, FaultKind] = {
@@ -43,6 +47,8 @@ FAULTS: dict[str, FaultKind] = {
         ),
         FaultKind("adapter-missing", "the engine gets every adapter with B = 0, so that it has no effect"),
         FaultKind("adapters-swapped", "the engine gets each adapter under the name of another"),
+        FaultKind("rank-silent", "the last rank never takes part in an all-reduce", acts_on="ranks"),
+        FaultKind("rank-wrong-element", "the last rank adds one wrong element to an all-reduce", acts_on="ranks"),
     )
 }
 
@@ -77,7 +83,7 @@ def parse_fault(text: str) -> InjectedFault:
 
 
 def expected_red(faults: tuple[InjectedFault, ...], case: Case) -> bool:
-    """Whether a case must be red under these faults: all faults so far act on adapters, so it must judge one.
+    """Whether a case must be red under these faults: it judges what one of them acts on.
 
     Raises:
         UsageFault: an unknown fault.
@@ -85,7 +91,10 @@ def expected_red(faults: tuple[InjectedFault, ...], case: Case) -> bool:
     for fault in faults:
         if fault.name not in FAULTS:
             raise unknown("fault", fault.name, FAULTS)
+    acted_on = {FAULTS[fault.name].acts_on for fault in faults}
     match case.spec:
+        case AllReduce():
+            return "ranks" in acted_on
         case (
             PromptLogprobs(adapter=adapter)
             | GivenPrompt(adapter=adapter)
@@ -93,8 +102,8 @@ def expected_red(faults: tuple[InjectedFault, ...], case: Case) -> bool:
             | Repeatability(adapter=adapter)
             | CacheReuse(adapter=adapter)
         ):
-            return bool(faults) and adapter is not None
+            return "adapters" in acted_on and adapter is not None
         case MixedBatchRow(composition=composition, row=row):
-            return bool(faults) and composition[row] is not None
+            return "adapters" in acted_on and composition[row] is not None
         case _:
             return False

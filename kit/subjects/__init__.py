@@ -5,16 +5,25 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeAlias, Union
 
-from kit.plan import CheckSpec, KernelSession, NullSession, PinnedModelSession, SessionSpec, SGLangSession
+from kit.plan import (
+    CheckSpec,
+    CollectiveSession,
+    KernelSession,
+    NullSession,
+    PinnedModelSession,
+    SessionSpec,
+    SGLangSession,
+)
 from kit.subjects.workspace import Workspace as Workspace
 
 if TYPE_CHECKING:
+    from kit.subjects.collectives import Collectives
     from kit.subjects.kernels.subject import KernelSubject
     from kit.subjects.null import NullSubject
     from kit.subjects.pinned_model import PinnedModelSubject
     from kit.subjects.sglang_engine import SGLangSubject
 
-Subject: TypeAlias = Union["SGLangSubject", "PinnedModelSubject", "KernelSubject", "NullSubject"]
+Subject: TypeAlias = Union["SGLangSubject", "PinnedModelSubject", "KernelSubject", "Collectives", "NullSubject"]
 
 _MOST_THREADS = 4
 """Tiny models gain nothing from more threads, and lose much on large hosts."""
@@ -50,6 +59,11 @@ def open_subject(spec: SessionSpec, workspace: Workspace) -> Iterator[Subject]:
             from kit.subjects.kernels.subject import open_kernels
 
             yield open_kernels(spec, stand_ins, workspace)
+        case CollectiveSession():
+            from kit.subjects.collectives import open_collectives
+
+            with open_collectives(spec, workspace) as ranks:
+                yield ranks
         case NullSession():
             from kit.subjects.null import open_null
 

@@ -28,7 +28,9 @@ from kit.worker.arguments import parse_session_arguments
 
 
 def _trouble_of(error: BaseException) -> Trouble:
-    """The machine is at fault for a missing thing or memory; anything else is a crash."""
+    """The machine is at fault for a missing thing or memory, and what waited too long says so; anything else is a crash."""
+    if isinstance(error, TimeoutError):
+        return Trouble.TIMEOUT
     memory = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
     return Trouble.ENVIRONMENT if memory or isinstance(error, KitError) else Trouble.CRASHED
 

@@ -5,7 +5,7 @@ import pytest
 from kit.attention_spec import Attention, Extend, GroupedDecode, Prefill
 from kit.batteries import BATTERIES
 from kit.batteries.libraries import LIBRARIES
-from kit.plan import MixedBatchRow, TrainerLogprobs
+from kit.plan import AllReduce, MixedBatchRow, TrainerLogprobs
 from kit.profile import load_profiles
 
 PROFILES = load_profiles()
@@ -42,6 +42,8 @@ def test_cases_name_the_session_that_answers_them(profile: str) -> None:
         match case.spec:
             case Attention():
                 kind = "kernels"
+            case AllReduce():
+                kind = "collectives"
             case TrainerLogprobs():
                 kind = "sglang-pinned"
             case _:
