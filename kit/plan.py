@@ -120,7 +120,7 @@ class TrainerLogprobs(Record):
 
     Attributes:
         limit: of mean ½Δ², nat². test: the upstream test that sets it.
-        differing: the settings in which this engine differs from that test's, each as a clause.
+        differing: arguments of the engine that are not that test's, each as a clause; without device and attention backends.
         published: what others measured, told beside.
     """
 

@@ -58,7 +58,7 @@ def _trainer_kl(profile: Profile, model: LoraModel, assets: dict[str, Asset]) ->
     spec = TrainerLogprobs(
         limit=model.limit,
         test=model.test,
-        differing=tuple(_differing(model.arguments, arguments)),
+        differing=tuple(_differing(model, settings)) if settings else (),
         published=model.published,
     )
     skip = _not_here(profile, model, arguments)
@@ -69,10 +69,12 @@ def _arguments(model: LoraModel, settings: RealModelSettings) -> dict[str, JsonV
     return {**settings.attention.get(model.attention, {}), **model.arguments, **settings.arguments}
 
 
-def _differing(upstream: dict[str, JsonValue], ours: dict[str, JsonValue]) -> Iterator[str]:
-    for name, value in upstream.items():
-        if ours[name] != value:
-            yield f"{name} {ours[name]} instead of {value}"
+def _differing(model: LoraModel, settings: RealModelSettings) -> Iterator[str]:
+    """What the profile sets beside device and attention, which every vendor has its own of."""
+    for name, value in settings.arguments.items():
+        upstream = model.arguments.get(name)
+        if name != "device" and value != upstream:
+            yield f"{name} {value}" + ("" if upstream is None else f" instead of {upstream}")
 
 
 def _pinned(name: str, assets: dict[str, Asset]) -> PinnedFolder:
