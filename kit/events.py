@@ -6,6 +6,7 @@ Readers take every well-formed line and count the rest: a stream cut off at any 
 import os
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Literal
@@ -233,6 +234,16 @@ class EventLog(EventWriter):
 
     def __init__(self, path: Path) -> None:
         super().__init__(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644))
+
+    def append(self, event: Event) -> None:
+        """Write one event, or nothing. Raises OSError where the disk is full."""
+        before = os.fstat(self._fd).st_size
+        try:
+            super().append(event)
+        except OSError:
+            with suppress(OSError):
+                os.ftruncate(self._fd, before)
+            raise
 
 
 class EventReader:

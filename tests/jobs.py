@@ -86,6 +86,7 @@ class Job:
 class Outcome:
     """The exit code, what was printed, and the result as read back."""
 
+    folder: Path
     code: int
     text: str
     result: RunResult
@@ -120,4 +121,4 @@ def outcome(folder: Path, code: int, text: str) -> Outcome:
     assert nodes["failure"] == kinds[Failure] == sum(suite.failures for suite in suites)
     assert nodes["error"] == kinds[Error] == sum(suite.errors for suite in suites)
     assert nodes["skipped"] == kinds[Skipped] == sum(suite.skipped for suite in suites)
-    return Outcome(code, text, result)
+    return Outcome(folder, code, text, result)

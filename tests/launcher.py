@@ -34,7 +34,8 @@ class Job(Record):
     """What to launch.
 
     Attributes:
-        images: folder of the image's definition.
+        images: folder of image definitions. image: name of one.
+        profile: of which everything but the container's limits is taken.
         container: keys of a profile's ``[container]`` that differ from profile cpu.
         clock_step: seconds by which the wall clock jumps when the worker has started.
         engine_silence: seconds for which an engine may be silent, where the test cannot wait for kit's own.
@@ -43,18 +44,20 @@ class Job(Record):
     plan: Plan
     output: str
     images: str
+    image: str = IMAGE
+    profile: str = "cpu"
     runtime: str = "docker"
     container: dict[str, Any] = Field(default_factory=dict)
     clock_step: float = 0.0
     engine_silence: float | None = None
 
 
-def image_definition(folder: Path) -> ImageDefinition:
+def image_definition(folder: Path, name: str = IMAGE) -> ImageDefinition:
     """The image of what the worker imports, with the wheels of the CPU image's lock."""
     pins = [pin for pin in read_lock(find_image("cpu")) if pin.name in _PACKAGES]
     definition = make_definition(
         folder,
-        name=IMAGE,
+        name=name,
         python="3.11",
         without_dependencies=[f"{pin.name}=={pin.version}" for pin in pins],
         expects={pin.name: pin.version for pin in pins},
@@ -79,7 +82,7 @@ class Launch:
         self.begin = time.monotonic()
         environment = os.environ | options.pop("environment", {})
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.launcher", job.model_dump_json()],
+            [*options.pop("prefix", ()), sys.executable, "-m", "tests.launcher", job.model_dump_json()],
             stdin=subprocess.DEVNULL,
             stdout=options.pop("stdout", subprocess.PIPE),
             stderr=subprocess.STDOUT,
@@ -152,14 +155,14 @@ def main() -> None:
         plain(self, event)
 
     Progress.event = event  # type: ignore[method-assign]
-    profile = find_profile("cpu")
+    profile = find_profile(job.profile)
     settings = profile.container.model_dump() | {"memory": "512MiB", "shm": "64MiB", "pids": 256} | job.container
     profile = profile.model_copy(
         update={"container": ContainerSettings.model_validate_json(json.dumps(settings)), "mandatory": ("kernels",)}
     )
     waivers = Waivers()
-    plan = with_inputs(job.plan, profile, waivers, Mode.CI)
-    image = find_image(IMAGE, Path(job.images))
+    plan = with_inputs(job.plan.model_copy(update={"profile": profile.name}), profile, waivers, Mode.CI)
+    image = find_image(job.image, Path(job.images))
     prepared = Prepared(profile, image, Mode.CI, job.runtime, plan, waivers, Path(job.output))  # type: ignore[arg-type]
 
     def launch() -> None:

@@ -1,0 +1,160 @@
+"""Whatever goes wrong around a worker: the right exit code, a complete junit.xml, and nothing left; on Docker and on Podman.
+
+Most of a launch is waiting, so a few run at once; each test waits for its own.
+"""
+
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from pathlib import Path
+
+import docker
+import pytest
+from lxml import etree
+
+from tests.docker.launch_faults import FAULTS, Fault, Stage
+from tests.jobs import Outcome
+from tests.launcher import build
+
+pytestmark = pytest.mark.docker
+AT_ONCE = 3
+
+
+@dataclass
+class Provoked:
+    """What came of a fault, which containers were left, and how long it took."""
+
+    done: Outcome | int
+    left: list[str]
+    seconds: float
+
+
+@dataclass
+class Engine:
+    """An engine that answers at `url` and has the image."""
+
+    client: "docker.DockerClient"
+    url: str
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory: pytest.TempPathFactory, client: "docker.DockerClient", base: str) -> Path:
+    folder = tmp_path_factory.mktemp("images")
+    build(client, folder, base)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def docker_engine(client: "docker.DockerClient", images: Path) -> Engine:
+    return Engine(client, os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock"))
+
+
+@pytest.fixture(scope="module")
+def podman_engine(
+    client: "docker.DockerClient", images: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Engine]:
+    """Podman's service with the image that Docker built."""
+    if os.getuid() != 0 or shutil.which("podman") is None:
+        pytest.skip("needs root and podman")
+    socket = tmp_path_factory.mktemp("podman") / "podman.sock"
+    service = subprocess.Popen(["podman", "system", "service", "--time=0", f"unix://{socket}"])
+    try:
+        tags = [tag for tag in client.images.get("kit-rehearsal:1").tags if tag.startswith("kit-rehearsal:")]
+        with subprocess.Popen(["docker", "save", *tags], stdout=subprocess.PIPE) as save:
+            subprocess.run(["podman", "load", "--quiet"], stdin=save.stdout, check=True, stdout=subprocess.DEVNULL)
+        engine = docker.DockerClient(base_url=f"unix://{socket}", timeout=30)
+        yield Engine(engine, f"unix://{socket}")
+        for tag in tags:
+            engine.images.remove(f"localhost/{tag}", force=True)
+    finally:
+        service.terminate()
+        service.wait()
+
+
+def told_by(junit: Path) -> dict[str, str]:
+    """Status of each case by session and aspect, from JUnit alone."""
+    told = {}
+    for node in etree.parse(str(junit)).iter("testcase"):
+        kinds = [child.get("type") for child in node if child.tag in ("failure", "error", "skipped")]
+        told[f"{node.get('classname').removeprefix('kernels.null-')}/{node.get('name')}"] = (kinds or ["passed"])[0]
+    return told
+
+
+def provoke(fault: Fault, engine: Engine, images: Path, folder: Path) -> Provoked:
+    begin = time.monotonic()
+    folder.chmod(0o755)
+    stage = Stage(engine.client, engine.url, images, folder)
+    try:
+        done = fault.provoke(stage)
+    finally:
+        left = stage.containers()
+        for container in left:
+            container.remove(force=True)
+    return Provoked(done, [str(container.name) for container in left], time.monotonic() - begin)
+
+
+class Rehearsals:
+    """All selected faults on one engine: begun together, asked for one by one. What must be alone begins when it is asked for."""
+
+    def __init__(self, faults: list[Fault], engine: Engine, images: Path, folders: pytest.TempPathFactory) -> None:
+        self._pool = ThreadPoolExecutor(AT_ONCE)
+        self._begin = lambda fault: self._pool.submit(provoke, fault, engine, images, folders.mktemp(fault.name))
+        self._begun = {fault.name: self._begin(fault) for fault in faults if not fault.alone}
+
+    def of(self, fault: Fault) -> Provoked:
+        """What came of a fault."""
+        if fault.alone:
+            wait(self._begun.values())
+            return self._begin(fault).result()
+        return self._begun[fault.name].result()
+
+
+def selected(request: pytest.FixtureRequest, test: str) -> list[Fault]:
+    items = [item for item in request.session.items if getattr(item, "originalname", "") == test]
+    return [item.callspec.params["fault"] for item in items]  # type: ignore[attr-defined]
+
+
+@pytest.fixture(scope="module")
+def on_docker(
+    request: pytest.FixtureRequest, docker_engine: Engine, images: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Rehearsals:
+    return Rehearsals(selected(request, "test_on_docker"), docker_engine, images, tmp_path_factory)
+
+
+@pytest.fixture(scope="module")
+def on_podman(
+    request: pytest.FixtureRequest, podman_engine: Engine, images: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Rehearsals:
+    return Rehearsals(selected(request, "test_on_podman"), podman_engine, images, tmp_path_factory)
+
+
+def check(fault: Fault, rehearsals: Rehearsals) -> None:
+    if fault.root and os.getuid() != 0:
+        pytest.skip("needs root")
+    came = rehearsals.of(fault)
+    print(f"\n{fault.name}: {came.seconds:.1f} s")
+    assert came.left == []
+    if fault.cases is None:
+        assert came.done == fault.code
+        return
+    assert isinstance(came.done, Outcome)
+    assert came.done.code == fault.code, came.done.text
+    told = told_by(came.done.folder / "junit.xml")
+    assert {name: told[name] for name in fault.cases} == fault.cases
+    result = came.done.result
+    reasons = [case.reason for case in result.cases] + [problem.text for problem in result.problems]
+    assert fault.words in "\n".join([*reasons, *result.warnings])
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
+def test_on_docker(on_docker: Rehearsals, fault: Fault) -> None:
+    check(fault, on_docker)
+
+
+@pytest.mark.parametrize("fault", [fault for fault in FAULTS if fault.everywhere], ids=lambda fault: fault.name)
+def test_on_podman(on_podman: Rehearsals, fault: Fault) -> None:
+    check(fault, on_podman)
