@@ -7,7 +7,7 @@ from typing import NoReturn
 
 import typer
 
-from kit.cli import assets, bundle, diff, images, profiles, report, run, schema, verify, waivers
+from kit.cli import assets, bundle, diff, doctor, images, profiles, report, run, schema, verify, waivers
 from kit.errors import ExitCode, KitError, is_disk_full
 
 app = typer.Typer(
@@ -19,6 +19,7 @@ app = typer.Typer(
     rich_markup_mode=None,  # plain help: importing rich's Markdown would double the start of every command
 )
 app.command("run")(run.run)
+app.command("doctor")(doctor.doctor)
 app.command("report")(report.report)
 app.command("bundle")(bundle.bundle)
 app.command("verify")(verify.verify)

@@ -57,6 +57,13 @@ def prepare(models: tuple[str, ...]) -> tuple[Path, tuple[AssetFile, ...]]:
         ) from None
 
 
+def present(models: tuple[str, ...]) -> bool:
+    """Whether the cache holds these models, complete and undamaged; nothing is made."""
+    from kit.synthetic.catalogue import file_names
+
+    return _read(cache_folder() / "synthetic" / _key(models), file_names(models)) is not None
+
+
 def _key(models: tuple[str, ...]) -> str:
     """Changes with the models asked for and with every change of the generator itself."""
     digest = hashlib.sha256("\n".join(models).encode())

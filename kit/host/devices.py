@@ -19,6 +19,8 @@ from kit.profile import Profile
 KFD: Final = "/dev/kfd"
 _NUMBERS = re.compile(r"[0-9]{1,3}(,[0-9]{1,3})*")
 CDI_KIND: Final = "nvidia.com/gpu"
+_DIRTY_PART: Final = 0.05
+"""Drivers keep up to 1 GiB for themselves; engines left tens of GiB behind (sglang issues 24586, 30431)."""
 KEEP_GROUPS: Final = "keep-groups"
 """Podman's word for "the groups of the caller" (the annotation run.oci.keep_original_groups); it stands alone."""
 
@@ -96,11 +98,20 @@ def why_unfit(profile: Profile, gpu: Gpu) -> str | None:
 
 
 def why_not(profile: Profile, gpu: Gpu) -> str | None:
-    """As `why_unfit`, and also where other processes use it."""
-    if (unfit := why_unfit(profile, gpu)) is not None or not gpu.busy_pids:
+    """As `why_unfit`, and also where other processes use it, or used it and left their memory there."""
+    if (unfit := why_unfit(profile, gpu)) is not None:
         return unfit
+    if not gpu.busy_pids:
+        return _why_dirty(gpu)
     many = "process" if len(gpu.busy_pids) == 1 else "processes"
     return f"GPU {gpu.index} is in use by {many} {', '.join(map(str, gpu.busy_pids))}"
+
+
+def _why_dirty(gpu: Gpu) -> str | None:
+    """Memory that no process holds: what a killed process left, and what only a reset of the GPU brings back."""
+    if gpu.used <= _DIRTY_PART * gpu.memory:
+        return None
+    return f"GPU {gpu.index} has {gpu.used / 2**30:.1f} of {gpu.memory / 2**30:.0f} GiB in use, and no process is seen there"
 
 
 def gpu_numbers(typed: str | None) -> tuple[int, ...]:

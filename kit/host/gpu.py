@@ -19,6 +19,7 @@ class Gpu:
         device_id: PCI device id, such as 0x75a3, which tells apart models of one architecture; 0 where it is not known.
         partition: compute and memory mode, such as ``SPX/NPS1``; ``MIG`` for a split NVIDIA GPU; empty where there is none.
         busy_pids: processes of this machine that hold memory or queues of it.
+        used: bytes of its memory that are in use, by whomever.
     """
 
     index: int
@@ -30,6 +31,7 @@ class Gpu:
     device_id: int = 0
     partition: str = ""
     busy_pids: tuple[int, ...] = ()
+    used: int = 0
 
 
 @dataclass(frozen=True)

@@ -11,12 +11,13 @@ from kit.errors import UsageFault
 from kit.host.devices import ContainerDevices, EngineFacts, container_devices, device_nodes, host_gpus
 from kit.host.gpu import Gpu
 from kit.host.gpu_lock import reserved
+from kit.host.node_watch import NodeWatch
 from kit.host.runtime import Ending, Runtime
 from kit.profile import Profile
 
-_VISIBLE: Final = {
-    "amd": ("HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"),
-    "nvidia": ("CUDA_VISIBLE_DEVICES",),
+VISIBLE: Final = {
+    "amd": ("HIPVISIBLE_DEVICES", "ROCRVISIBLE_DEVICES", "CUDAVISIBLE_DEVICES"),
+    "nvidia": ("CUDAVISIBLE_DEVICES",),
 }
 """Variables by which a caller gives a job its GPUs; the first of each vendor is the one that kit sets."""
 
@@ -55,7 +56,7 @@ def local_grant(profile: Profile, wanted: tuple[int, ...], environment: Mapping[
     Raises:
         UsageFault: the caller has chosen already, and --gpus says otherwise. KitError: as `kit.host.gpu_lock.reserved`.
     """
-    names = _VISIBLE.get(profile.vendor, ())
+    names = VISIBLE.get(profile.vendor, ())
     if not names:
         return Grant()
     if given := [name for name in names if environment.get(name)]:
@@ -69,11 +70,13 @@ def local_grant(profile: Profile, wanted: tuple[int, ...], environment: Mapping[
 
 
 class Holding:
-    """A runtime that gives its GPUs back when it has ended."""
+    """A runtime that gives its GPUs back when it has ended, and has looked by then at what it left on them (`on_gpus`)."""
 
     def __init__(self, runtime: Runtime, grant: Grant) -> None:
         self._runtime = runtime
         self._grant = grant
+        self._watch: NodeWatch | None = NodeWatch(host_gpus, grant.gpus)
+        self.on_gpus: tuple[str, ...] = ()
 
     @property
     def name(self) -> Literal["docker", "local"]:
@@ -91,5 +94,7 @@ class Holding:
     def stop(self) -> tuple[str, ...]:
         """Stop it, then give the GPUs back."""
         left = self._runtime.stop()
+        if self._watch is not None:
+            self.on_gpus, self._watch = self._watch.left(), None
         self._grant.held.close()
         return left

@@ -41,10 +41,17 @@ def kfd_gpus(root: Path) -> tuple[Gpu, ...]:
                 device_id=properties.get("device_id", 0),
                 partition="/".join(mode for mode in modes if mode),
                 busy_pids=busy.get(gpu_id, ()),
+                used=_used(device) if modes[0] in ("", "SPX") else 0,
             )
         )
         partitions[pci] += 1
     return tuple(gpus)
+
+
+def _used(device: Path) -> int:
+    """Bytes in use of a whole GPU; the driver does not tell it of a partition."""
+    text = _text(device / "mem_info_vram_used")
+    return int(text) if text.isdigit() else 0
 
 
 def architecture_name(target: int) -> str:

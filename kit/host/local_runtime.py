@@ -34,12 +34,11 @@ class LocalRuntime:
         environment: Mapping[str, str] | None = None,
         pinned_folder: Path | None = None,
     ) -> None:
-        for module in ("sglang", "torch"):
-            if importlib.util.find_spec(module) is None:
-                raise EnvironmentFault(
-                    f"{module} is not installed in this Python ({sys.executable}), so there is nothing to run locally",
-                    "run 'make setup', or use --runtime docker",
-                )
+        if module := missing_module():
+            raise EnvironmentFault(
+                f"{module} is not installed in this Python ({sys.executable}), so there is nothing to run locally",
+                "run 'make setup', or use --runtime docker",
+            )
         self._folder = run_folder
         self._command = [sys.executable, "-m", "kit.worker", str(run_folder), "--assets", str(assets_folder)]
         if pinned_folder is not None:
@@ -75,6 +74,11 @@ class LocalRuntime:
         ended = end_descendants()
         self._child.wait()
         return ended
+
+
+def missing_module() -> str | None:
+    """What a worker needs and this Python has not; None where it has all."""
+    return next((name for name in ("sglang", "torch") if importlib.util.find_spec(name) is None), None)
 
 
 def worker_environment() -> dict[str, str]:

@@ -46,16 +46,18 @@ def _gpu(index: int) -> Gpu:
     handle = pynvml.nvmlDeviceGetHandleByIndex(index)
     major, minor = pynvml.nvmlDeviceGetCudaComputeCapability(handle)
     processes = pynvml.nvmlDeviceGetComputeRunningProcesses(handle)
+    memory = pynvml.nvmlDeviceGetMemoryInfo(handle)
     return Gpu(
         index=index,
         vendor="nvidia",
         architecture=f"sm_{major}{minor}",
-        memory=int(pynvml.nvmlDeviceGetMemoryInfo(handle).total),
+        memory=int(memory.total),
         render_node="",
         unique_id=str(pynvml.nvmlDeviceGetUUID(handle)),
         device_id=int(pynvml.nvmlDeviceGetPciInfo(handle).pciDeviceId) >> 16,
         partition="MIG" if _is_split(handle) else "",
         busy_pids=tuple(sorted({int(process.pid) for process in processes})),
+        used=int(memory.used),
     )
 
 
@@ -69,3 +71,22 @@ def _is_split(handle: object) -> bool:
             return False
         raise
     return bool(current == pynvml.NVML_DEVICE_MIG_ENABLE)
+
+
+def cuda_of_driver() -> tuple[int, int] | None:
+    """The newest CUDA that the driver serves, major and minor; None where it does not tell."""
+    try:
+        import pynvml
+    except ImportError:
+        return None
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError:
+        return None
+    try:
+        number = int(pynvml.nvmlSystemGetCudaDriverVersion_v2())
+    except pynvml.NVMLError:
+        return None
+    finally:
+        pynvml.nvmlShutdown()
+    return number // 1000, number % 1000 // 10

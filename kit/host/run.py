@@ -9,18 +9,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol, TypeVar
 
 from kit.errors import EnvironmentFault, ExitCode, ImageFault, KitError, UsageFault, is_disk_full
-from kit.events import AnyEvent, EventLog, MachineFound, RunRefused, RuntimeEnded, RuntimeStarted, Trouble
+from kit.events import AnyEvent, EventLog, MachineFound, MachineLeft, RunRefused, RuntimeEnded, RuntimeStarted, Trouble
 from kit.faults.catalogue import parse_fault
 from kit.finding import Finding, Severity
 from kit.host import assets, run_folder
 from kit.host.container import ContainerSpec, container_spec, container_user
 from kit.host.devices import ContainerDevices, check_wanted
+from kit.host.doctor.look import Question, before_a_run
 from kit.host.facts import host_facts
 from kit.host.grant import Holding, container_grant, local_grant
 from kit.host.pinned import pinned_folder, read_pinned, without_absent_assets
 from kit.host.planner import Selection, make_plan, models_of, new_run_id, with_assets
 from kit.host.rerun import selection_of_red
-from kit.host.runtime import Runtime
 from kit.host.supervisor import Observed, StopRequest, supervise
 from kit.image import ImageDefinition, find_image
 from kit.names import unknown
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from docker import DockerClient
 
 RuntimeName = Literal["auto", "docker", "local"]
-_RUNTIMES: tuple[RuntimeName, ...] = ("auto", "docker", "local")
+RUNTIMES: tuple[RuntimeName, ...] = ("auto", "docker", "local")
 _MODES = tuple(Mode)
 
 
@@ -92,8 +92,8 @@ def prepare(request: Request) -> Prepared:
     check_wanted(profile, request.gpus)
     image = None if profile.missing else find_image(profile.image)
     selection = Selection(request.batteries, request.cases, tuple(parse_fault(text) for text in request.inject))
-    mode = _one_of("mode", request.mode, _MODES)
-    runtime = _one_of("runtime", request.runtime, _RUNTIMES)
+    mode = one_of("mode", request.mode, _MODES)
+    runtime = one_of("runtime", request.runtime, RUNTIMES)
     if mode is Mode.QUALIFY:
         _refuse_in_qualify(request, selection, image, runtime)
         runtime = "docker"
@@ -120,7 +120,8 @@ def _digest(data: bytes) -> str:
 Name = TypeVar("Name", bound=str)
 
 
-def _one_of(kind: str, given: str, known: tuple[Name, ...]) -> Name:
+def one_of(kind: str, given: str, known: tuple[Name, ...]) -> Name:
+    """The known name that was typed, whatever its case. Raises UsageFault with the near matches."""
     for name in known:
         if given.casefold() == name:
             return name
@@ -229,23 +230,26 @@ def _image_of(prepared: Prepared) -> ImageDefinition:
     return prepared.image
 
 
-def _made_ready(launch: _Launch, prepared: Prepared, image: ImageDefinition, folder: Path, display: Display) -> Runtime:
-    """Engine, image, assets and the files of the run, in this order.
+def _made_ready(launch: _Launch, prepared: Prepared, image: ImageDefinition, folder: Path, display: Display) -> Holding:
+    """Engine, machine, image, assets and the files of the run, in this order.
 
     Raises:
         KitError: one of them cannot be had.
     """
     _write_inputs(launch.plan, prepared, folder)
-    client, why = _engine(prepared.runtime)
+    client, why = engine_for(prepared.runtime)
     if client is None and prepared.mode is Mode.QUALIFY:
         raise EnvironmentFault(f"mode qualify needs the pinned image, and {why}", "start an engine, or use --mode ci")
     display.line(f"runtime: {'docker' if client else 'local'} ({why})")
     image_id = ""
     if client is not None:
         from kit.host import leftovers
-        from kit.host.image_store import check_image
 
         _tell(launch, folder, leftovers.removed(client), display)
+    _tell(launch, folder, tuple(before_a_run(Question(prepared.profile, image, folder, client, True))), display)
+    if client is not None:
+        from kit.host.image_store import check_image
+
         built = check_image(client, image)
         if prepared.mode is Mode.QUALIFY and not built.base_is_pinned:
             raise ImageFault(
@@ -301,7 +305,7 @@ def write_reports(result: RunResult, folder: Path) -> tuple[Path, ...]:
     return files
 
 
-def _engine(runtime: RuntimeName) -> "tuple[DockerClient | None, str]":
+def engine_for(runtime: RuntimeName) -> "tuple[DockerClient | None, str]":
     """A client where the run goes into a container, and why."""
     if runtime == "local":
         return None, "asked for"
@@ -317,7 +321,7 @@ def _engine(runtime: RuntimeName) -> "tuple[DockerClient | None, str]":
 
 def _runtime(
     client: "DockerClient | None", prepared: Prepared, image: str, folder: Path, assets_folder: Path
-) -> Runtime:
+) -> Holding:
     if client is None:
         from kit.host.local_runtime import LocalRuntime
 
@@ -334,7 +338,7 @@ def _runtime(
     return Holding(DockerRuntime(client, spec, engine), grant)
 
 
-def _supervised(launch: _Launch, runtime: Runtime, folder: Path, stop: StopRequest, display: Display) -> None:
+def _supervised(launch: _Launch, runtime: Holding, folder: Path, stop: StopRequest, display: Display) -> None:
     """Follow the run to its end, also where kit itself fails in the middle of it.
 
     Raises:
@@ -352,6 +356,8 @@ def _supervised(launch: _Launch, runtime: Runtime, folder: Path, stop: StopReque
         trouble = Trouble.ENVIRONMENT if machine else Trouble.CRASHED
         display.line(reason)
         _note(seen, folder, RuntimeEnded(trouble=trouble, reason=reason, interrupted=stop.made))
+    if runtime.on_gpus:
+        _note(seen, folder, MachineLeft(left=runtime.on_gpus))
 
 
 def _note(seen: Observed, folder: Path, event: AnyEvent) -> None:
