@@ -61,7 +61,8 @@ def podman_engine(
     if os.getuid() != 0 or shutil.which("podman") is None:
         pytest.skip("needs root and podman")
     socket = tmp_path_factory.mktemp("podman") / "podman.sock"
-    service = subprocess.Popen(["podman", "system", "service", "--time=0", f"unix://{socket}"])
+
+    service = subprocess.Popen(["podman", "system", "service", "--time=0", f"unix://{socket}"], cwd=socket.parent)
     try:
         tags = [tag for tag in client.images.get("kit-rehearsal:1").tags if tag.startswith("kit-rehearsal:")]
         with subprocess.Popen(["docker", "save", *tags], stdout=subprocess.PIPE) as save:
