@@ -16,7 +16,7 @@ from kit.results.model import load_result
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
 
-CASES = "lora-logprob/tiny-llama+tensor-parallel/*"
+OPTIONS = ("--profile", "h200-2gpu", "--runtime", "local", "--case", "lora-logprob/tiny-llama+tensor-parallel/*")
 VICTIM = "lora-logprob/tiny-llama+tensor-parallel/adapter-0"
 
 
@@ -43,10 +43,7 @@ def wait_for_case(folder: Path, process: "subprocess.Popen[bytes]", case: str) -
 
 def test_a_rank_killed_in_mid_request_is_told_and_both_gpus_are_free_afterwards(tmp_path: Path) -> None:
     before, folder = used_memory(), tmp_path / "run"
-    kit = subprocess.Popen(
-        [sys.executable, "-m", "kit", "run", "--profile", "h200-2gpu", "--runtime", "local", "--case", CASES]
-        + ["--output", str(folder)]
-    )
+    kit = subprocess.Popen([sys.executable, "-m", "kit", "run", *OPTIONS, "--output", str(folder)])
     wait_for_case(folder, kit, VICTIM)
     below = psutil.Process(kit.pid).children(recursive=True)
     ranks = [process for process in below if "TP1" in " ".join(process.cmdline())]
