@@ -26,14 +26,14 @@ class FaultKind:
         effect: what is wrong with the subject while the fault is active.
         strength_means: what the strength says; None where the fault has none.
         neutral: the strength that changes nothing; None where the fault has none.
-        acts_on: adapters, or the ranks of an all-reduce.
+        acts_on: adapters; answers, so the base model's too; or the ranks of an all-reduce.
     """
 
     name: str
     effect: str
     strength_means: str | None = None
     neutral: float | None = None
-    acts_on: Literal["adapters", "ranks"] = "adapters"
+    acts_on: Literal["adapters", "answers", "ranks"] = "adapters"
 
 
 FAULTS: dict[str, FaultKind] = {
@@ -47,6 +47,20 @@ FAULTS: dict[str, FaultKind] = {
         ),
         FaultKind("adapter-missing", "the engine gets every adapter with B = 0, so that it has no effect"),
         FaultKind("adapters-swapped", "the engine gets each adapter under the name of another"),
+        FaultKind(
+            "adapter-scaling-root",
+            "the engine gets every adapter scaled by alpha / √rank, or an rsLoRA by alpha / rank",
+        ),
+        FaultKind("adapter-layer-dropped", "the engine gets every adapter with B = 0 in the last layer"),
+        FaultKind("adapter-value-dropped", "the engine gets every adapter with B = 0 in v_proj of layer 0"),
+        FaultKind("adapter-query-key-swapped", "the engine gets every adapter with q_proj and k_proj exchanged"),
+        FaultKind("adapter-query-transposed", "the engine gets every adapter with q_proj transposed"),
+        FaultKind(
+            "position-shifted",
+            "in every answer the value in the middle is that of the next position",
+            acts_on="answers",
+        ),
+        FaultKind("positions-shifted", "in every answer each value is that of the position before", acts_on="answers"),
         FaultKind("rank-silent", "the last rank never takes part in an all-reduce", acts_on="ranks"),
         FaultKind("rank-wrong-element", "the last rank adds one wrong element to an all-reduce", acts_on="ranks"),
     )
@@ -102,8 +116,8 @@ def expected_red(faults: tuple[InjectedFault, ...], case: Case) -> bool:
             | Repeatability(adapter=adapter)
             | CacheReuse(adapter=adapter)
         ):
-            return "adapters" in acted_on and adapter is not None
+            return "answers" in acted_on or ("adapters" in acted_on and adapter is not None)
         case MixedBatchRow(composition=composition, row=row):
-            return "adapters" in acted_on and composition[row] is not None
+            return "answers" in acted_on or ("adapters" in acted_on and composition[row] is not None)
         case _:
             return False

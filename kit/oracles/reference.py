@@ -115,12 +115,16 @@ _PART = re.compile(r"base_model\.model\.(?P<module>.+)\.lora_(?:embedding_)?(?P<
 
 
 def _low_ranks(module: str, a: Array, b: Array, scaling: float) -> dict[str, LowRank]:
-    if a.ndim == b.ndim == 2:
-        return {module: LowRank(a, b, scaling)}
-    experts, last = module.rsplit(".", 1)
-    count = max(len(a), len(b))
-    a, b = (np.broadcast_to(part, (count, *part.shape[1:])) for part in (a, b))
-    return {f"{experts}.{place}.{last}": LowRank(a[place], b[place], scaling) for place in range(count)}
+    experts, _, last = module.rpartition(".")
+    if a.ndim == b.ndim == 3:
+        count = max(len(a), len(b))
+        a, b = (np.broadcast_to(part, (count, *part.shape[1:])) for part in (a, b))
+        each = (_low_ranks(f"{experts}.{place}.{last}", a[place], b[place], scaling) for place in range(count))
+        return {name: low for expert in each for name, low in expert.items()}
+    if last == "gate_up_proj":  # one A, and in B the rows of gate before those of up
+        gate, up = np.split(b, 2)
+        return {f"{experts}.gate_proj": LowRank(a, gate, scaling), f"{experts}.up_proj": LowRank(a, up, scaling)}
+    return {module: LowRank(a, b, scaling)}
 
 
 def _tensors(path: Path) -> dict[str, Array]:

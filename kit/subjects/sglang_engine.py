@@ -9,15 +9,15 @@ import signal
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from pydantic import JsonValue
 
-from kit.faults.apply import served_adapters
+from kit.faults.apply import served_adapters, served_logprobs
 from kit.names import unknown
 from kit.oracles.metrics import Values
 from kit.oracles.reference import LogprobOracle
@@ -62,6 +62,9 @@ class Generated(Served):
     cached: int
 
 
+Answer = TypeVar("Answer", bound=Served)
+
+
 @dataclass(frozen=True)
 class SGLangSubject:
     """A running engine, with the oracle and the peer of what it serves.
@@ -99,13 +102,17 @@ class SGLangSubject:
 
     def together(self, prompts: Sequence[Sequence[int]], identities: Sequence[str | None]) -> list[Served]:
         """All prompts in one request, which SGLang sends as one message, so they meet in one prefill batch."""
-        return prompt_logprobs(self.engine, prompts, self._known(identities))
+        return [self._passed_on(a) for a in prompt_logprobs(self.engine, prompts, self._known(identities))]
 
     def generate(
         self, prompts: Sequence[Sequence[int]], identities: Sequence[str | None], new_tokens: int
     ) -> list[Generated]:
         """The most likely next tokens of every prompt, all in one request; `identity` None is the base model."""
-        return generate(self.engine, prompts, self._known(identities), new_tokens)
+        return [self._passed_on(a) for a in generate(self.engine, prompts, self._known(identities), new_tokens)]
+
+    def _passed_on(self, answer: Answer) -> Answer:
+        """An answer as the checks see it: as the engine gave it, unless a fault alters it."""
+        return replace(answer, logprobs=served_logprobs(self.workspace.faults, answer.logprobs))
 
     def _known(self, identities: Sequence[str | None]) -> Sequence[str | None] | None:
         return identities if self.session.adapters else None

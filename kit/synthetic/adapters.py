@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from kit.synthetic.catalogue import MLP, AdapterShape, ExpertShape, ModelShape
+from kit.synthetic.catalogue import JOINT_EXPERTS, MLP, AdapterShape, ExpertShape, ModelShape
 from kit.synthetic.routing import code_places
 from kit.synthetic.stream import Weights, bell
 from kit.synthetic.weights import DOWN_GAIN, linear_modules
@@ -67,9 +67,10 @@ def _adapted(model: ModelShape, adapter: AdapterShape) -> Iterator[_Adapted]:
 
 def _adapted_experts(model: ModelShape, experts: ExpertShape, adapter: AdapterShape) -> Iterator[_Adapted]:
     for layer in range(model.layers):
-        for part in (part for part in MLP if part in adapter.modules):
+        for part in (part for part in adapter.modules if part in (*MLP, *JOINT_EXPERTS)):
             down = part == "down_proj"
-            outputs, inputs = (model.hidden, model.intermediate) if down else (model.intermediate, model.hidden)
+            inner = 2 * model.intermediate if part == "gate_up_proj" else model.intermediate
+            outputs, inputs = (model.hidden, inner) if down else (inner, model.hidden)
             std = (DOWN_GAIN if down else 1.0) / math.sqrt(inputs)
             prefix = f"model.layers.{layer}.mlp.experts"
             if adapter.shared_outer:

@@ -12,6 +12,8 @@ Family = Literal["qwen3", "llama", "gpt_oss"]
 ATTENTION = ("q_proj", "k_proj", "v_proj", "o_proj")
 MLP = ("gate_proj", "up_proj", "down_proj")
 HEAD = ("embed_tokens", "lm_head")
+JOINT_EXPERTS = ("gate_up_proj", "down_proj")
+"""Experts whose gate and up share A: one module, whose B has the rows of gate before those of up."""
 
 
 @dataclass(frozen=True)
@@ -21,7 +23,8 @@ class AdapterShape:
     Attributes:
         rank, alpha: scaling is alpha / rank; with a power of two, two backends can agree bit for bit and hide a fault.
         strength: B ~ N(0, strength² / rank). 0.3 moves logprobs far more than any noise, and leaves the model itself.
-        modules: which modules, by the last part of their names; `MLP` means every expert's where a model has experts.
+        modules: which modules, by the last part of their names; `MLP` and `JOINT_EXPERTS` mean every expert's where a
+            model has experts.
         stabilised: rsLoRA, whose scaling is alpha / √rank.
         shared_outer: experts share A of gate and up and B of down, and files hold all experts in one tensor of three
             dimensions; otherwise each expert has tensors of its own.
@@ -93,7 +96,6 @@ _DENSE_ADAPTERS = (
 )
 _FURTHER_DENSE_ADAPTERS = (
     AdapterShape("rank-4", rank=4, alpha=5),
-    AdapterShape("rank-64", rank=64, alpha=90),  # scaling 1.40625
     AdapterShape("rslora", rank=8, alpha=5, stabilised=True),  # scaling 1.77, and 0.625 if the root is forgotten
     AdapterShape("query-value", rank=8, alpha=15, modules=("q_proj", "v_proj")),
     AdapterShape("attention", rank=8, alpha=9, modules=ATTENTION),
@@ -108,14 +110,14 @@ _EXPERT_ADAPTERS = (
 )
 _FURTHER_EXPERT_ADAPTERS = (
     AdapterShape("rank-4", rank=4, alpha=5, modules=ATTENTION),
-    AdapterShape("rank-64", rank=64, alpha=90, modules=ATTENTION),
     AdapterShape("rslora", rank=8, alpha=5, modules=ATTENTION, stabilised=True),
     AdapterShape("query-value", rank=8, alpha=15, modules=("q_proj", "v_proj")),
     AdapterShape("head", rank=16, alpha=23, modules=HEAD),
     AdapterShape("attention-head", rank=16, alpha=21, modules=(*ATTENTION, *HEAD)),
     AdapterShape("experts", rank=8, alpha=17, modules=MLP),
-    AdapterShape("shared-outer", rank=8, alpha=19, modules=MLP, shared_outer=True),
-    AdapterShape("everything", rank=16, alpha=25, modules=(*ATTENTION, *MLP, *HEAD)),
+    AdapterShape("experts-joint", rank=8, alpha=7, modules=JOINT_EXPERTS),
+    AdapterShape("shared-outer", rank=8, alpha=19, modules=JOINT_EXPERTS, shared_outer=True),
+    AdapterShape("everything", rank=16, alpha=25, modules=(*ATTENTION, *JOINT_EXPERTS, *HEAD)),
 )
 
 TINY_QWEN3 = ModelShape(

@@ -125,6 +125,10 @@ def merged(plain: object, folder: Path) -> object:
         which = int(number[1:]) if number else slice(None)
         if part == "down_proj":
             experts.down_proj.data[which] += change.mT
+        elif part == "gate_up_proj":
+            gate, up = change.chunk(2, dim=-2)
+            experts.gate_up_proj.data[which][..., ::2] += gate.mT
+            experts.gate_up_proj.data[which][..., 1::2] += up.mT
         else:
             experts.gate_up_proj.data[which][..., ("gate_proj", "up_proj").index(part) :: 2] += change.mT
     return changed

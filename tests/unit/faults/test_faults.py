@@ -7,8 +7,9 @@ from safetensors.numpy import load_file
 
 from kit.batteries import BATTERIES
 from kit.errors import UsageFault
-from kit.faults.apply import served_adapters
+from kit.faults.apply import served_adapters, served_logprobs
 from kit.faults.catalogue import FAULTS, expected_red, parse_fault
+from kit.oracles.reference import read_adapter
 from kit.plan import InjectedFault
 from kit.profile import find_profile
 
@@ -65,9 +66,82 @@ def test_a_fault_of_an_unknown_name_is_never_ignored(originals: dict[str, Path],
 
 
 def test_every_fault_of_the_catalogue_can_be_injected(originals: dict[str, Path], tmp_path: Path) -> None:
-    for name, kind in ((n, k) for n, k in FAULTS.items() if k.acts_on == "adapters"):
+    for name, kind in FAULTS.items():
         fault = parse_fault(f"{name}=1.1" if kind.strength_means else name)
-        assert served_adapters((fault,), originals, tmp_path / name) != originals
+        changed = served_adapters((fault,), originals, tmp_path / name) != originals
+        assert changed == (kind.acts_on == "adapters"), name
+        logprobs = np.arange(5.0)
+        same = np.array_equal(served_logprobs((fault,), logprobs), logprobs)
+        assert same == (kind.acts_on != "answers"), name
+
+
+def altered(originals: dict[str, Path], folder: Path, text: str) -> dict[str, np.ndarray]:
+    """The tensors of adapter-0 that a fault changes, by name after ``base_model.model.model.``."""
+    served = served_adapters((parse_fault(text),), originals, folder)["adapter-0"]
+    (_, tensors), (_, honest) = contents(served), contents(originals["adapter-0"])
+    assert tensors.keys() == honest.keys()
+    return {
+        name.removeprefix("base_model.model.model."): tensor
+        for name, tensor in tensors.items()
+        if not np.array_equal(tensor, honest[name])
+    }
+
+
+def test_a_dropped_layer_is_the_last_one(originals: dict[str, Path], tmp_path: Path) -> None:
+    found = altered(originals, tmp_path, "adapter-layer-dropped")
+    assert len(found) == 7
+    assert all(
+        name.startswith("layers.1.") and ".lora_B." in name and not tensor.any() for name, tensor in found.items()
+    )
+
+
+def test_a_dropped_value_is_one_module(originals: dict[str, Path], tmp_path: Path) -> None:
+    found = altered(originals, tmp_path, "adapter-value-dropped")
+    assert list(found) == ["layers.0.self_attn.v_proj.lora_B.weight"]
+
+
+def test_query_and_key_are_exchanged_as_far_as_shapes_allow(originals: dict[str, Path], tmp_path: Path) -> None:
+    _, honest = contents(originals["adapter-0"])
+    found = altered(originals, tmp_path, "adapter-query-key-swapped")
+    assert len(found) == 4
+    for name, tensor in found.items():
+        other = name.replace("q_proj", "?").replace("k_proj", "q_proj").replace("?", "k_proj")
+        assert ".lora_A." in name and np.array_equal(tensor, honest[f"base_model.model.model.{other}"])
+
+
+def test_a_transposed_query_is_the_transpose_of_its_change(originals: dict[str, Path], tmp_path: Path) -> None:
+    _, honest = contents(originals["adapter-0"])
+    found = altered(originals, tmp_path, "adapter-query-transposed")
+    assert len(found) == 4
+    prefix = "layers.1.self_attn.q_proj.lora"
+    change = found[f"{prefix}_B.weight"] @ found[f"{prefix}_A.weight"]
+    right = honest[f"base_model.model.model.{prefix}_B.weight"] @ honest[f"base_model.model.model.{prefix}_A.weight"]
+    np.testing.assert_allclose(change, right.T, rtol=0, atol=1e-7)
+
+
+def test_a_query_that_is_not_square_is_read_in_the_other_order(assets: Path, tmp_path: Path) -> None:
+    originals = {"adapter-0": assets / "tiny-llama/adapters/adapter-0"}
+    found = altered(originals, tmp_path, "adapter-query-transposed")
+    _, honest = contents(originals["adapter-0"])
+    name = "layers.0.self_attn.q_proj.lora_B.weight"
+    assert np.array_equal(found[name].T.ravel(), honest[f"base_model.model.model.{name}"].ravel())
+
+
+def test_the_root_of_the_rank_is_mistaken_either_way(assets: Path, tmp_path: Path) -> None:
+    originals = {name: assets / "tiny-qwen3/adapters" / name for name in ("adapter-0", "rslora")}
+    served = served_adapters((parse_fault("adapter-scaling-root"),), originals, tmp_path)
+    scalings = {name: read_adapter(folder)["model.layers.0.mlp.up_proj"].scaling for name, folder in served.items()}
+    assert scalings == {"adapter-0": pytest.approx(13 / 8**0.5), "rslora": pytest.approx(5 / 8)}
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [("position-shifted", [0, 1, 3, 3, 4]), ("positions-shifted", [4, 0, 1, 2, 3])],
+)
+def test_positions_are_shifted_in_the_answer(text: str, answer: list[int]) -> None:
+    assert served_logprobs((parse_fault(text),), np.arange(5.0)).tolist() == answer
+    for short in ([], [1.0]):
+        assert served_logprobs((parse_fault(text),), np.array(short)).tolist() == short
 
 
 @pytest.mark.parametrize(
@@ -100,4 +174,6 @@ def test_exactly_the_cases_with_an_adapter_are_expected_to_be_red() -> None:
     of_engines = {case.id for case in planned if case.battery != "kernels"}
     without = {case.id for case in planned if case.id.rsplit("/")[-1] in BASE_ASPECTS}
     assert without and red == of_engines - without
+    everywhere = {case.id for case in planned if expected_red((parse_fault("positions-shifted"),), case)}
+    assert everywhere == of_engines - {case.id for case in planned if case.id.endswith("/target-modules")}
     assert not any(expected_red((), case) for case in planned)

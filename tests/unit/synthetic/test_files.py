@@ -164,12 +164,12 @@ def test_experts_adapters_are_laid_out_as_sglang_reads_them(assets: Path) -> Non
     own = load_file(assets / "tiny-gpt-oss/adapters/experts/adapter_model.safetensors")
     assert len(own) == 2 * 8 * 3 * 2
     assert own[f"{prefix}.7.up_proj.lora_B.weight"].shape == (256, 8)
+    joint = load_file(assets / "tiny-gpt-oss/adapters/experts-joint/adapter_model.safetensors")
+    assert joint[f"{prefix}.7.gate_up_proj.lora_B.weight"].shape == (512, 8)
     shared = load_file(assets / "tiny-gpt-oss/adapters/shared-outer/adapter_model.safetensors")
     assert {name.removeprefix(f"{prefix}."): tensor.shape for name, tensor in shared.items() if prefix in name} == {
-        "gate_proj.lora_A.weight": (1, 8, 256),
-        "gate_proj.lora_B.weight": (8, 256, 8),
-        "up_proj.lora_A.weight": (1, 8, 256),
-        "up_proj.lora_B.weight": (8, 256, 8),
+        "gate_up_proj.lora_A.weight": (1, 8, 256),
+        "gate_up_proj.lora_B.weight": (8, 512, 8),
         "down_proj.lora_A.weight": (8, 8, 256),
         "down_proj.lora_B.weight": (1, 256, 8),
     }
