@@ -1,9 +1,9 @@
 """lora-logprob: base model and adapters give the oracle's logprobs, however they are asked and however the engine was started."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from kit.batteries.planned import Planned
-from kit.batteries.sessions import sglang
+from kit.batteries.sessions import OF_EXPERTS, plain_adapters, sglang
 from kit.batteries.variants import variants_of
 from kit.plan import CacheReuse, Case, CheckSpec, DecodeLogprobs, GivenPrompt, PromptLogprobs, Repeatability, Session
 from kit.profile import Profile
@@ -16,34 +16,43 @@ VARIANT_NEW_TOKENS = 24
 REPETITIONS = 20
 SEED = 7
 
-
-def cases(profile: Profile) -> Iterator[Planned]:
-    """``lora-logprob/<model>/<aspect>``, and ``lora-logprob/<model>+<variant>/<aspect>`` for engines started in another way."""
-    for model in MODELS.values():
-        yield from _named(model.name, sglang(profile, model), as_it_stands(model, long_text(profile, model)))
-    session = sglang(profile, TINY_QWEN3)
-    yield from _named(TINY_QWEN3.name, session, edges(TINY_QWEN3))
-    for name, variant in variants_of(profile):
-        if variant.absent is not None:
-            case_id = f"lora-logprob/{TINY_QWEN3.name}+{name}/base"
-            case = Case(id=case_id, session=session.id, spec=prompts(None, VARIANT_LENGTHS), skip=variant.absent)
-            yield Planned(session, case)
-            continue
-        for model in (MODELS[m] for m in variant.models or MODELS):
-            aspects = with_cache() if name == "radix-cache" else started_otherwise()
-            yield from _named(f"{model.name}+{name}", sglang(profile, model, ADAPTERS, name), aspects)
-
-
 ADAPTERS = ("adapter-0", "adapter-1")
-"""What every model has, and what variants load."""
+"""What every model has, and what most variants load."""
+WHOLE = ("tensor-parallel",)
+"""Variants that are asked as much as the engine as it stands: what they change is in every module."""
 
 Aspects = Iterator[tuple[str, CheckSpec]]
 
 
-def as_it_stands(model: ModelShape, long: int) -> Aspects:
+def cases(profile: Profile) -> Iterator[Planned]:
+    """``lora-logprob/<model>/<aspect>``, and ``lora-logprob/<model>+<variant>/<aspect>`` for engines started in another way."""
+    for model in MODELS.values():
+        adapters = plain_adapters(model)
+        aspects = in_full(adapters, long_text(profile, model))
+        yield from _named(model.name, sglang(profile, model, adapters), aspects)
+    plain = sglang(profile, TINY_QWEN3, plain_adapters(TINY_QWEN3))
+    yield from _named(TINY_QWEN3.name, plain, edges(TINY_QWEN3))
+    for name, variant in variants_of(profile):
+        if variant.absent is not None:
+            case_id = f"lora-logprob/{TINY_QWEN3.name}+{name}/base"
+            case = Case(id=case_id, session=plain.id, spec=prompts(None, VARIANT_LENGTHS), skip=variant.absent)
+            yield Planned(plain, case)
+            continue
+        for model in (MODELS[m] for m in variant.models or MODELS):
+            adapters = plain_adapters(model) if name in WHOLE else OF_EXPERTS.get(name, ADAPTERS)
+            aspects = _aspects(name, adapters, long_text(profile, model))
+            yield from _named(f"{model.name}+{name}", sglang(profile, model, adapters, name), aspects)
+
+
+def _aspects(variant: str, adapters: Sequence[str], long: int) -> Aspects:
+    if variant in WHOLE:
+        return in_full(adapters, long)
+    return with_cache() if variant == "radix-cache" else selected(adapters)
+
+
+def in_full(adapters: Sequence[str], long: int) -> Aspects:
     """Prompts of every length for every identity; texts of `long` generated tokens; one request over and over."""
-    identities = (None, *(adapter.name for adapter in model.adapters))
-    for identity in identities:
+    for identity in (None, *adapters):
         yield identity or "base", prompts(identity, PROMPT_LENGTHS)
     yield "base-decode", decode(None, prompt_length=1, new_tokens=long)
     yield "adapter-1-decode", decode("adapter-1", prompt_length=33, new_tokens=long)
@@ -59,11 +68,12 @@ def edges(model: ModelShape) -> Aspects:
     yield "vocabulary-edges", GivenPrompt(adapter=None, tokens=(0, top, 0, 1, top - 1, top, 1))
 
 
-def started_otherwise() -> Aspects:
+def selected(adapters: Sequence[str]) -> Aspects:
     """A selection, for an engine whose settings differ in one thing."""
-    for identity in (None, *ADAPTERS):
+    for identity in (None, *adapters):
         yield identity or "base", prompts(identity, VARIANT_LENGTHS)
-    yield "adapter-1-decode", decode("adapter-1", prompt_length=33, new_tokens=VARIANT_NEW_TOKENS)
+    last = adapters[-1]
+    yield f"{last}-decode", decode(last, prompt_length=33, new_tokens=VARIANT_NEW_TOKENS)
 
 
 def with_cache() -> Aspects:

@@ -12,7 +12,7 @@ def sglang(profile: Profile, model: ModelShape, adapters: Sequence[str] | None =
     """An engine of this profile on a synthetic model.
 
     Args:
-        adapters: names of those that are loaded; None means all.
+        adapters: names of those that are loaded; None means all that need no engine of their own.
         variant: name of the profile's engine variant; empty means the settings as they stand.
     """
     engine = profile.engine
@@ -26,7 +26,7 @@ def sglang(profile: Profile, model: ModelShape, adapters: Sequence[str] | None =
         id="-".join(filter(None, ("sglang", model.name, variant))),
         spec=SGLangSession(
             model=model.name,
-            adapters=tuple(adapters if adapters is not None else (adapter.name for adapter in model.adapters)),
+            adapters=tuple(plain_adapters(model) if adapters is None else adapters),
             dtype=dtypes[-1] if dtypes else engine.dtype,
             engine=arguments,
             environment=dict(ChainMap(*(change.environment for change in reversed(changes)), engine.environment)),
@@ -36,6 +36,16 @@ def sglang(profile: Profile, model: ModelShape, adapters: Sequence[str] | None =
         case_seconds=profile.time.case.total_seconds(),
         gpus=gpus,
     )
+
+
+OF_EXPERTS = {"expert-lora": ("experts", "everything"), "shared-outer-expert-lora": ("shared-outer",)}
+"""Adapters of experts need an engine that is started for them: variant and adapters."""
+
+
+def plain_adapters(model: ModelShape) -> tuple[str, ...]:
+    """The adapters of a model that need no engine of their own."""
+    special = {name for names in OF_EXPERTS.values() for name in names} if model.experts else set()
+    return tuple(adapter.name for adapter in model.all_adapters if adapter.name not in special)
 
 
 def kernels(profile: Profile, library: KernelLibrary) -> Session:

@@ -18,6 +18,8 @@ VARIANTS: Final = {
     "chunked-prefill": "prompts computed in chunks of 64 tokens",
     "radix-cache": "prompts found in the cache of earlier requests",
     "tensor-parallel": "every layer spread over several GPUs",
+    "expert-lora": "LoRA on each expert of its own",
+    "shared-outer-expert-lora": "LoRA on experts that share their outer factors",
 }
 
 

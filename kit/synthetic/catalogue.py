@@ -96,6 +96,7 @@ _DENSE_ADAPTERS = (
 )
 _FURTHER_DENSE_ADAPTERS = (
     AdapterShape("rank-4", rank=4, alpha=5),
+    AdapterShape("rank-64", rank=64, alpha=90),  # scaling 1.40625
     AdapterShape("rslora", rank=8, alpha=5, stabilised=True),  # scaling 1.77, and 0.625 if the root is forgotten
     AdapterShape("query-value", rank=8, alpha=15, modules=("q_proj", "v_proj")),
     AdapterShape("attention", rank=8, alpha=9, modules=ATTENTION),
@@ -110,6 +111,7 @@ _EXPERT_ADAPTERS = (
 )
 _FURTHER_EXPERT_ADAPTERS = (
     AdapterShape("rank-4", rank=4, alpha=5, modules=ATTENTION),
+    AdapterShape("rank-64", rank=64, alpha=90, modules=ATTENTION),
     AdapterShape("rslora", rank=8, alpha=5, modules=ATTENTION, stabilised=True),
     AdapterShape("query-value", rank=8, alpha=15, modules=("q_proj", "v_proj")),
     AdapterShape("head", rank=16, alpha=23, modules=HEAD),

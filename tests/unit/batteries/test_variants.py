@@ -1,7 +1,7 @@
 import pytest
 
 from kit.batteries import lora_logprob
-from kit.batteries.sessions import sglang
+from kit.batteries.sessions import plain_adapters, sglang
 from kit.batteries.variants import VARIANTS, variants_of
 from kit.errors import UsageFault
 from kit.plan import DecodeLogprobs, PromptLogprobs, Repeatability
@@ -30,12 +30,11 @@ def test_every_variant_is_a_case_or_a_skip_with_its_reason(name: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(PROFILES))
 def test_a_variant_differs_from_the_settings_as_they_stand(name: str) -> None:
-    profile = PROFILES[name]
-    for variant, settings in variants_of(profile):
+    sessions = {session.id: session.spec for session, _ in lora_logprob.cases(PROFILES[name])}
+    for variant, settings in variants_of(PROFILES[name]):
         if settings.absent is None:
             for model in settings.models or MODELS:
-                changed, plain = sglang(profile, MODELS[model], variant=variant), sglang(profile, MODELS[model])
-                assert changed.id != plain.id and changed.spec != plain.spec
+                assert sessions[f"sglang-{model}-{variant}"] != sessions[f"sglang-{model}"]
 
 
 def test_a_variant_that_the_profile_leaves_out_is_skipped_and_says_so() -> None:
@@ -81,7 +80,7 @@ def test_a_variant_wins_over_the_model_and_the_model_over_the_profile() -> None:
 def test_every_identity_is_asked_at_every_length_on_every_profile(model: str) -> None:
     for profile in PROFILES.values():
         specs = {case.id: case.spec for _, case in lora_logprob.cases(profile)}
-        for identity in (None, *(adapter.name for adapter in MODELS[model].adapters)):
+        for identity in (None, *plain_adapters(MODELS[model])):
             asked = specs[f"lora-logprob/{model}/{identity or 'base'}"]
             assert isinstance(asked, PromptLogprobs) and asked.adapter == identity
             assert {1, 2, 16, 17, 63, 64, 65, 129, 200} <= set(asked.prompt_lengths)
@@ -98,3 +97,18 @@ def test_one_prompt_is_longer_than_a_chunk_of_prefill() -> None:
     for session, case in lora_logprob.cases(find_profile("cpu")):
         if "+chunked-prefill/" in case.id and isinstance(case.spec, PromptLogprobs):
             assert max(case.spec.prompt_lengths) > session.spec.engine["chunked_prefill_size"] > 0
+
+
+@pytest.mark.parametrize("model", sorted(MODELS))
+def test_every_adapter_of_the_catalogue_is_asked_where_there_is_a_gpu(model: str) -> None:
+    asked = {case.spec.adapter for s, case in lora_logprob.cases(find_profile("h200-1gpu"))
+             if isinstance(case.spec, PromptLogprobs) and s.spec.model == model and case.skip is None}  # fmt: skip
+    assert asked == {None, *(adapter.name for adapter in MODELS[model].all_adapters)}
+
+
+def test_tensor_parallel_engines_are_asked_as_much_as_those_on_one_gpu() -> None:
+    cases = {case.id: case.spec for _, case in lora_logprob.cases(find_profile("h200-2gpu"))}
+    for case_id, spec in cases.items():
+        subject, aspect = case_id.split("/")[1:]
+        if subject in MODELS and aspect not in ("vocabulary-edges", "target-modules"):
+            assert cases[f"lora-logprob/{subject}+tensor-parallel/{aspect}"] == spec
