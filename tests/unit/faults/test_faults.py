@@ -5,12 +5,12 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from kit.batteries import BATTERIES
+from kit.batteries import BATTERIES, lora_models
 from kit.errors import UsageFault
 from kit.faults.apply import served_adapters, served_logprobs
 from kit.faults.catalogue import FAULTS, expected_red, parse_fault
 from kit.oracles.reference import read_adapter
-from kit.plan import InjectedFault
+from kit.plan import InjectedFault, TrainerLogprobs
 from kit.profile import find_profile
 
 NAMES = ("adapter-0", "adapter-1")
@@ -177,3 +177,13 @@ def test_exactly_the_cases_with_an_adapter_are_expected_to_be_red() -> None:
     everywhere = {case.id for case in planned if expected_red((parse_fault("positions-shifted"),), case)}
     assert everywhere == of_engines - {case.id for case in planned if case.id.endswith("/target-modules")}
     assert not any(expected_red((), case) for case in planned)
+
+
+@pytest.mark.parametrize(
+    ("text", "red"), [("adapter-missing", True), ("adapter-scaling=1.1", False), ("adapters-swapped", False)]
+)
+def test_upstreams_test_must_see_that_its_adapter_is_missing(text: str, red: bool) -> None:
+    """Its limit passes a scaled adapter of little effect, so that nothing follows from one; and it has no other to swap with."""
+    planned = [p.case for p in lora_models.cases(find_profile("h200"))]
+    (real,) = [case for case in planned if isinstance(case.spec, TrainerLogprobs)]
+    assert expected_red((parse_fault(text),), real) is red

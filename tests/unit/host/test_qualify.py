@@ -9,7 +9,8 @@ from kit.errors import ExitCode
 from kit.events import AnyEvent
 from kit.host import docker_runtime, image_store, leftovers
 from kit.host.image_store import BuiltImage
-from kit.host.run import Prepared, Request, execute, prepare
+from kit.host.planner import Selection, make_plan
+from kit.host.run import Prepared, Request, execute, prepare, with_inputs
 from kit.host.supervisor import StopRequest
 from kit.results.model import Mode, Status
 
@@ -35,11 +36,25 @@ def test_without_an_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert {case.status for case in finished.result.cases} == {Status.ENVIRONMENT, Status.SKIPPED}
 
 
-def test_an_image_on_another_base(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    image = BuiltImage("sha256:0", "kit-cpu:1", {"kit.base-pinned": "no"}, 1)
+def pinned_image(monkeypatch: pytest.MonkeyPatch, based: str) -> None:
+    image = BuiltImage("sha256:0", "kit-cpu:1", {"kit.base-pinned": based}, 1)
     monkeypatch.setattr(docker_runtime, "connect", lambda: object())
     monkeypatch.setattr(leftovers, "removed", lambda client: ())
     monkeypatch.setattr(image_store, "check_image", lambda client, definition: image)
+
+
+def test_a_real_model_without_its_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pinned_image(monkeypatch, "yes")
+    prepared = prepare(Request(profile="h200", output=tmp_path / "out"))
+    whole = make_plan(prepared.profile, Selection(), prepared.plan.run_id)
+    plan = with_inputs(whole, prepared.profile, prepared.waivers, Mode.QUALIFY)
+    finished = execute(replace(prepared, plan=plan, mode=Mode.QUALIFY), StopRequest(), Silent())
+    assert "asset lora-diff-qwen3-8b is not locked; run 'kit assets lock lora-diff-qwen3-8b'" in finished.refused
+    assert finished.result.exit_code == ExitCode.IMAGE
+
+
+def test_an_image_on_another_base(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pinned_image(monkeypatch, "no")
     finished = execute(qualifying(tmp_path), StopRequest(), Silent())
     assert "another base than the pinned one" in finished.refused
     assert finished.result.exit_code == ExitCode.IMAGE
