@@ -88,6 +88,7 @@ def everything(question: Question, engine: str, asked_for_engine: bool) -> Itera
             remedy="see its TOML",
         )
     yield _assets(question.profile)
+    yield from _pinned(question.profile)
 
 
 def exit_code_of(findings: tuple[Finding, ...]) -> ExitCode:
@@ -143,6 +144,21 @@ def _assets(profile: Profile) -> Finding:
         )
     what = f"{len(models)} synthetic models are made when a run needs them"
     return Finding(check="assets", severity=Severity.OK, what=what)
+
+
+def _pinned(profile: Profile) -> Iterator[Finding]:
+    """The pinned assets of the real models that the profile lists, by the records of the cache."""
+    from kit.host.asset_cache import asset_folder
+    from kit.host.planner import Selection, make_plan, new_run_id
+
+    why = "the cases of its model are skipped, and mode qualify refuses the run"
+    for pinned in make_plan(profile, Selection(), new_run_id()).pinned:
+        try:
+            asset_folder(pinned.name)
+        except KitError as fault:
+            yield Finding(check="assets", severity=Severity.WARN, what=fault.problem, why=why, remedy=fault.remedy)
+        else:
+            yield Finding(check="assets", severity=Severity.OK, what=f"{pinned.name} is there, as it was verified")
 
 
 def _refused(check: str, fault: KitError, why: str) -> Finding:

@@ -34,3 +34,9 @@ def test_a_wrong_profile_is_one_line() -> None:
     done = kit("doctor", "--profile", "mi35x")
     assert done.returncode == 2
     assert "did you mean 'mi355x'" in done.stderr
+
+
+def test_it_tells_which_weights_of_real_models_are_not_there() -> None:
+    done = kit("doctor", "--profile", "h200")
+    for asset in ("qwen3-8b", "lora-diff-qwen3-8b"):
+        assert f"asset {asset} is not locked" in " ".join(done.stdout.split())

@@ -12,7 +12,9 @@ from kit.host.image_store import BuiltImage
 from kit.host.planner import Selection, make_plan
 from kit.host.run import Prepared, Request, execute, prepare, with_inputs
 from kit.host.supervisor import StopRequest
+from kit.profile import find_profile
 from kit.results.model import Mode, Status
+from kit.waiver import Waivers
 
 
 class Silent:
@@ -45,10 +47,12 @@ def pinned_image(monkeypatch: pytest.MonkeyPatch, based: str) -> None:
 
 def test_a_real_model_without_its_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pinned_image(monkeypatch, "yes")
-    prepared = prepare(Request(profile="h200", output=tmp_path / "out"))
-    whole = make_plan(prepared.profile, Selection(), prepared.plan.run_id)
-    plan = with_inputs(whole, prepared.profile, prepared.waivers, Mode.QUALIFY)
-    finished = execute(replace(prepared, plan=plan, mode=Mode.QUALIFY), StopRequest(), Silent())
+    cpu = find_profile("cpu")
+    assert cpu.real_models
+    profile = cpu.model_copy(update={"real_models": cpu.real_models.model_copy(update={"models": ("qwen3-8b",)})})
+    plan = with_inputs(make_plan(profile, Selection(), "x"), profile, Waivers(), Mode.QUALIFY)
+    prepared = replace(qualifying(tmp_path), profile=profile, plan=plan, waivers=Waivers())
+    finished = execute(prepared, StopRequest(), Silent())
     assert "asset lora-diff-qwen3-8b is not locked; run 'kit assets lock lora-diff-qwen3-8b'" in finished.refused
     assert finished.result.exit_code == ExitCode.IMAGE
 
