@@ -38,7 +38,7 @@ def sglang(profile: Profile, model: ModelShape, adapters: Sequence[str] | None =
     )
 
 
-OF_EXPERTS = {"expert-lora": ("experts", "everything"), "shared-outer-expert-lora": ("shared-outer",)}
+OF_EXPERTS = {"expert-lora": ("experts", "experts-joint", "everything"), "shared-outer-expert-lora": ("shared-outer",)}
 """Adapters of experts need an engine that is started for them: variant and adapters."""
 
 
