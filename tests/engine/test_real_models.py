@@ -23,7 +23,7 @@ from kit.lora_model import load_lora_models
 from kit.oracles.metrics import Values
 from kit.oracles.reference import LogprobOracle
 from kit.results.model import CaseResult
-from kit.synthetic.catalogue import ATTENTION, MLP, TINY_GPT_OSS, TINY_QWEN3, AdapterShape, ModelShape
+from kit.synthetic.catalogue import ATTENTION, TINY_GPT_OSS, TINY_QWEN3, AdapterShape, ModelShape
 from kit.synthetic.files import model_files
 from kit.synthetic.prompts import prompts
 from tests.hub_server import Repository, running, sha256
@@ -37,13 +37,10 @@ ERROR = 2e-5
 """What SGLang's float32 may be off the oracle, nat: an order of magnitude above what was measured for Qwen3 (2.3e-6)."""
 MOVED_TRAINER, MOVED_SAMPLER = 0.03, 0.05
 """How far the recordings are moved from the oracle, nat, up and down in turn: their ½Δ² are 4.5e-4 and 1.25e-3."""
-MODULES = (*ATTENTION, *MLP)
 SHAPES = {
     "qwen3-8b": replace(TINY_QWEN3, adapters=(AdapterShape("adapter", rank=32, alpha=52),), further=()),
     "gpt-oss-20b": replace(
-        TINY_GPT_OSS,
-        adapters=(AdapterShape("adapter", rank=32, alpha=52, modules=MODULES, shared_outer=True),),
-        further=(),
+        TINY_GPT_OSS, adapters=(AdapterShape("adapter", rank=32, alpha=52, modules=ATTENTION),), further=()
     ),
 }
 
