@@ -6,11 +6,12 @@ from pydantic import Field, JsonValue
 
 from kit.asset import PinnedFile
 from kit.attention_spec import Extend, GroupedDecode, Prefill
+from kit.lora_kernel_spec import LoraKernel
 from kit.measurement import Record
 
 PLAN_SCHEMA: Final = 1
 
-KernelLibrary = Literal["triton", "torch"]
+KernelLibrary = Literal["triton", "torch", "lora-triton", "lora-csgmv"]
 StandIn = Literal["sgl_kernel", "torchvision", "pinned_memory"]
 
 
@@ -177,6 +178,7 @@ CheckSpec = Annotated[
     | GroupedDecode
     | Extend
     | Prefill
+    | LoraKernel
     | AllReduce
     | NullCheck,
     Field(discriminator="check"),

@@ -1,12 +1,14 @@
-"""kernels: the attention of every library is right, on the upstream matrix and on the space around it."""
+"""kernels: the attention of every library is right, on upstream's matrix and on the space around it, and so are the LoRA kernels."""
 
 from collections.abc import Iterator
 
 from kit.attention_spec import AttentionSpec, Extend
+from kit.batteries import lora_kernel_cases
 from kit.batteries import upstream_attention as upstream
-from kit.batteries.libraries import LIBRARIES
+from kit.batteries.libraries import LIBRARIES, LORA
 from kit.batteries.planned import Planned
 from kit.batteries.sessions import kernels
+from kit.lora_kernel_spec import LoraKernel
 from kit.plan import Case, KernelLibrary
 from kit.profile import Profile
 from kit.synthetic.attention_space import Kind, generated
@@ -17,9 +19,18 @@ KINDS: tuple[Kind, ...] = ("decode", "extend", "unified", "prefill")
 def cases(profile: Profile) -> Iterator[Planned]:
     """``kernels/<library>-<kernel>/<sizes>``, and ``kernels/<library>-<kernel>-space/<number>-<sizes>`` beyond upstream's matrix."""
     for library in profile.kernels.libraries:
+        if library in LORA:
+            yield from _lora(profile, library)
+            continue
         for kernel, aspect, spec in (*_upstream(profile), *_temperatures(), *_space(profile)):
             if LIBRARIES[library].refuses(spec) is None:
                 yield _planned(profile, library, f"{library}-{kernel}/{aspect}", spec)
+
+
+def _lora(profile: Profile, library: KernelLibrary) -> Iterator[Planned]:
+    """``kernels/lora-<backend>-<operation>/<batch>``: adapters of mixed rank in one batch."""
+    for op, aspect, spec in lora_kernel_cases.cases(profile.kernels.selection == "full", profile.kernels.dtype):
+        yield _planned(profile, library, f"{library}-{op}/{aspect}", spec)
 
 
 def _upstream(profile: Profile) -> Iterator[tuple[str, str, AttentionSpec]]:
@@ -57,7 +68,7 @@ def _space(profile: Profile) -> Iterator[tuple[str, str, AttentionSpec]]:
             yield f"{kind}-space", case.name, case.spec
 
 
-def _planned(profile: Profile, library: KernelLibrary, name: str, spec: AttentionSpec) -> Planned:
+def _planned(profile: Profile, library: KernelLibrary, name: str, spec: AttentionSpec | LoraKernel) -> Planned:
     session = kernels(profile, library)
     skip = LIBRARIES[library].applies(profile)
     return Planned(session, Case(id=f"kernels/{name}", session=session.id, spec=spec, skip=skip))

@@ -42,4 +42,8 @@ def _one_pass(spec: AttentionSpec) -> str | None:
 LIBRARIES: dict[KernelLibrary, Library] = {
     "triton": Library(_everywhere, _nothing),
     "torch": Library(_everywhere, _plain_torch),
+    "lora-triton": Library(_everywhere, _nothing),
+    "lora-csgmv": Library(_everywhere, _nothing),
 }
+LORA: tuple[KernelLibrary, ...] = ("lora-triton", "lora-csgmv")
+"""Those that are asked LoRA kernels instead of attention."""

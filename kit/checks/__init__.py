@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from kit.attention_spec import Extend, GroupedDecode, Prefill
 from kit.checks.outcome import CheckResult, NotApplicable
+from kit.lora_kernel_spec import LoraKernel
 from kit.plan import (
     AllReduce,
     CacheReuse,
@@ -79,6 +80,11 @@ def run_check(spec: CheckSpec, subject: "Subject") -> CheckResult:
             from kit.subjects.kernels.subject import KernelSubject
 
             return attention.check(spec, _as(KernelSubject, subject, spec))
+        case LoraKernel():
+            from kit.checks import lora_kernel
+            from kit.subjects.kernels.subject import LoraSubject
+
+            return lora_kernel.check(spec, _as(LoraSubject, subject, spec))
         case AllReduce():
             from kit.checks import all_reduce
             from kit.subjects.collectives import Collectives

@@ -3,7 +3,9 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from kit.attention_spec import Extend, GroupedDecode, Prefill
 from kit.errors import UsageFault
+from kit.faults.kernel_catalogue import EFFECTS, must_see
 from kit.names import unknown
 from kit.plan import (
     AllReduce,
@@ -27,14 +29,14 @@ class FaultKind:
         effect: what is wrong with the subject while the fault is active.
         strength_means: what the strength says; None where the fault has none.
         neutral: the strength that changes nothing; None where the fault has none.
-        acts_on: adapters; answers, so the base model's too; or the ranks of an all-reduce.
+        acts_on: adapters; answers, so the base model's too; the ranks of an all-reduce; or attention kernels.
     """
 
     name: str
     effect: str
     strength_means: str | None = None
     neutral: float | None = None
-    acts_on: Literal["adapters", "answers", "ranks"] = "adapters"
+    acts_on: Literal["adapters", "answers", "ranks", "kernels"] = "adapters"
 
 
 FAULTS: dict[str, FaultKind] = {
@@ -64,6 +66,16 @@ FAULTS: dict[str, FaultKind] = {
         FaultKind("positions-shifted", "in every answer each value is that of the position before", acts_on="answers"),
         FaultKind("rank-silent", "the last rank never takes part in an all-reduce", acts_on="ranks"),
         FaultKind("rank-wrong-element", "the last rank adds one wrong element to an all-reduce", acts_on="ranks"),
+        *(
+            FaultKind(
+                name,
+                effect,
+                strength_means="factor" if name == "kernel-one-head-scaled" else None,
+                neutral=1.0 if name == "kernel-one-head-scaled" else None,
+                acts_on="kernels",
+            )
+            for name, effect in EFFECTS.items()
+        ),
     )
 }
 
@@ -98,7 +110,7 @@ def parse_fault(text: str) -> InjectedFault:
 
 
 def expected_red(faults: tuple[InjectedFault, ...], case: Case) -> bool:
-    """Whether a case must be red under these faults: it judges what one of them acts on.
+    """Whether a case must be red under these faults: it judges what one of them acts on, and its inputs cannot hide it.
 
     Raises:
         UsageFault: an unknown fault.
@@ -110,6 +122,9 @@ def expected_red(faults: tuple[InjectedFault, ...], case: Case) -> bool:
     match case.spec:
         case AllReduce():
             return "ranks" in acted_on
+        case GroupedDecode() | Extend() | Prefill():
+            seen = (f.name for f in faults if FAULTS[f.name].acts_on == "kernels" and must_see(f.name, case.spec))
+            return case.id.startswith("kernels/triton-") and any(seen)
         case (
             PromptLogprobs(adapter=adapter)
             | GivenPrompt(adapter=adapter)

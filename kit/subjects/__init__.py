@@ -18,12 +18,14 @@ from kit.subjects.workspace import Workspace as Workspace
 
 if TYPE_CHECKING:
     from kit.subjects.collectives import Collectives
-    from kit.subjects.kernels.subject import KernelSubject
+    from kit.subjects.kernels.subject import KernelSubject, LoraSubject
     from kit.subjects.null import NullSubject
     from kit.subjects.pinned_model import PinnedModelSubject
     from kit.subjects.sglang_engine import SGLangSubject
 
-Subject: TypeAlias = Union["SGLangSubject", "PinnedModelSubject", "KernelSubject", "Collectives", "NullSubject"]
+Subject: TypeAlias = Union[
+    "SGLangSubject", "PinnedModelSubject", "KernelSubject", "LoraSubject", "Collectives", "NullSubject"
+]
 
 _MOST_THREADS = 4
 """Tiny models gain nothing from more threads, and lose much on large hosts."""

@@ -85,7 +85,11 @@ def test_an_unknown_profile_names_the_near_ones() -> None:
         ("gpus = 0", "gpus = 4", "key 'gpus': expected 0 with vendor 'cpu', found 4"),
         ('vendor = "cpu"', 'vendor = "amd"', "key 'gpus': expected at least 1 with vendor 'amd', found 0"),
         ('["lora-logprob", "multi-lora", "kernels"]', "[]", "key 'mandatory': expected at least one battery"),
-        ('libraries = ["triton", "torch"]', "libraries = []", "key 'kernels.libraries': expected at least one"),
+        (
+            'libraries = ["triton", "torch", "lora-triton", "lora-csgmv"]',
+            "libraries = []",
+            "key 'kernels.libraries': expected at least one",
+        ),
         ("mem_fraction_static = 0.3", f"x = {'[' * 3000}{']' * 3000}", "nested too deep"),
         ("mem_fraction_static = 0.3", f"{'.'.join('x' * 3000)} = 1", "nested too deep"),
         ("mem_fraction_static = 0.3", f"x = {'[' * 300}{']' * 300}", "nested too deep"),

@@ -1,5 +1,6 @@
 """Which Triton kernels really ran: a library that silently falls back to another one is seen by the names."""
 
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -12,7 +13,7 @@ def recorded_launches() -> Iterator[list[str]]:
     from triton.runtime.jit import JITFunction
 
     seen: list[str] = []
-    kept: list[tuple[Any, Any]] = []
+    kept: list[tuple[Any, str, Any]] = []
 
     def recording(run: Any) -> Any:
         def wrapped(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -23,14 +24,27 @@ def recorded_launches() -> Iterator[list[str]]:
 
         return wrapped
 
+    def recording_cached(pick: Any) -> Any:
+        def wrapped(self: Any, grid: Any) -> Any:
+            name = f"{self.fn.fn.__module__}.{self.fn.fn.__name__}"
+            if name not in seen:
+                seen.append(name)
+            return pick(self, grid)
+
+        return wrapped
+
     for kind in (JITFunction, InterpretedFunction):
-        kept.append((kind, kind.run))
+        kept.append((kind, "run", kind.run))
         kind.run = recording(kind.run)
+    cached = getattr(sys.modules.get("sglang.srt.utils.common"), "CachedKernel", None)
+    if cached is not None:  # SGLang's own cache goes past JITFunction.run
+        kept.append((cached, "__getitem__", cached.__getitem__))
+        cached.__getitem__ = recording_cached(cached.__getitem__)
     try:
         yield seen
     finally:
-        for kind, run in kept:
-            kind.run = run
+        for kind, name, honest in kept:
+            setattr(kind, name, honest)
 
 
 def foreign(launched: Sequence[str], module: str) -> tuple[str, ...]:

@@ -4,6 +4,7 @@ import importlib
 from types import ModuleType
 
 from kit.errors import EnvironmentFault
+from kit.faults.kernels import changed_arguments, changed_module
 from kit.subjects.kernels.sglang_triton import MODULES, ROOTS, SGLangTriton
 from kit.subjects.workspace import Workspace
 
@@ -13,21 +14,22 @@ def open_sglang_triton(device: str, workspace: Workspace) -> SGLangTriton:
 
     Raises:
         EnvironmentFault: no kernels at a known place, or Triton made the wrong kind of function of them.
+        UsageFault: the installed kernels give no place for a fault.
     """
-    decode, extend, prefill = (_first_importable(name) for name in MODULES)
+    decode, extend, prefill = (_first_importable(name, workspace) for name in MODULES)
     mode = type(decode._fwd_grouped_kernel_stage1).__name__
     if (device == "cpu") != (mode == "InterpretedFunction"):
         raise EnvironmentFault(
             f"Triton made a {mode} of the kernel", "check TRITON_INTERPRET and the version of triton"
         )
     facts = {"kernels": decode.__name__, "triton_mode": mode}
-    return SGLangTriton(decode, extend, prefill, device, facts)
+    return SGLangTriton(decode, extend, prefill, device, facts, changed_arguments(workspace.faults))
 
 
-def _first_importable(module: str) -> ModuleType:
+def _first_importable(module: str, workspace: Workspace) -> ModuleType:
     for name in (f"{root}.{module}" for root in ROOTS):
         try:
-            return importlib.import_module(name)
+            return changed_module(name, workspace.faults, workspace.scratch) or importlib.import_module(name)
         except ModuleNotFoundError as error:
             if error.name is None or not name.startswith(error.name):
                 raise

@@ -37,7 +37,7 @@ class SGLangTriton:
     prefill: ModuleType
     device: str
     facts: dict[str, str]
-    changes: tuple[Callable[[dict[str, Any]], None], ...] = field(default=())
+    changes: tuple[Callable[[AttentionSpec, dict[str, Any]], None], ...] = field(default=())
 
     def refuses(self, spec: AttentionSpec) -> str | None:
         """What the installed version has no argument for."""
@@ -71,7 +71,7 @@ class SGLangTriton:
         function = self._function(spec)
         assert function is not None, "refuses() was not asked"
         for change in self.changes:
-            change(arguments)
+            change(spec, arguments)
         with recorded_launches() as launched:
             function(**_known(function, arguments))
             if self.device == "cuda":

@@ -4,6 +4,7 @@ import os
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from kit.attention_spec import AttentionSpec
 from kit.errors import EnvironmentFault
@@ -13,6 +14,9 @@ from kit.subjects.device import device_facts, versions
 from kit.subjects.kernels.library import AttentionLibrary
 from kit.subjects.workspace import Workspace
 from kit.synthetic.attention import AttentionInputs, Request
+
+if TYPE_CHECKING:
+    from kit.subjects.kernels.lora import LoraKernels
 
 PACKAGES = ("triton", "torch", "sglang", "sglang-kernel", "numpy", "wave-lang", "flashinfer-python", "flash-attn-4")
 _INTERPRET = "TRITON_INTERPRET"
@@ -33,7 +37,18 @@ class KernelSubject:
         return peer.plain(spec, inputs, requests, self.device)
 
 
-def open_kernels(session: KernelSession, stand_ins: dict[str, str], workspace: Workspace) -> KernelSubject:
+@dataclass(frozen=True)
+class LoraSubject:
+    """One LoRA backend; its library has the peer too. Attributes: facts: as for `KernelSubject`."""
+
+    library: "LoraKernels"
+    device: str
+    facts: dict[str, str]
+
+
+def open_kernels(
+    session: KernelSession, stand_ins: dict[str, str], workspace: Workspace
+) -> KernelSubject | LoraSubject:
     """The library of this session on its device.
 
     Raises:
@@ -48,10 +63,15 @@ def open_kernels(session: KernelSession, stand_ins: dict[str, str], workspace: W
         raise EnvironmentFault("triton was imported before its mode was set", "open the subject in a fresh process")
     device = "cpu" if session.interpreted else "cuda"
     facts = device_facts(device) | stand_ins
-    library = _open(session, device, workspace)
-    facts |= versions(PACKAGES) | library.facts | {"library": session.library, "peer": "torch, same dtype and device"}
+    facts |= versions(PACKAGES) | {"library": session.library, "peer": "torch, same dtype and device"}
     facts |= {f"environment.{name}": value for name, value in session.environment.items()}
-    return KernelSubject(library, device, facts)
+    if session.library in ("lora-triton", "lora-csgmv"):
+        from kit.subjects.kernels.lora import open_lora
+
+        backend = open_lora(session.library.removeprefix("lora-"), device)
+        return LoraSubject(backend, device, facts | backend.facts)
+    library = _open(session, device, workspace)
+    return KernelSubject(library, device, facts | library.facts)
 
 
 def _open(session: KernelSession, device: str, workspace: Workspace) -> AttentionLibrary:
@@ -64,3 +84,5 @@ def _open(session: KernelSession, device: str, workspace: Workspace) -> Attentio
             from kit.subjects.kernels.torch_sdpa import TorchAttention
 
             return TorchAttention(device)
+        case _:
+            raise AssertionError(f"{session.library} has no attention")

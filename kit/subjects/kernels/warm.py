@@ -97,10 +97,12 @@ def main() -> None:
 
 def _launch(share: Share) -> int:
     from kit.standins import activate
-    from kit.subjects.kernels.subject import open_kernels
+    from kit.subjects.kernels.subject import KernelSubject, open_kernels
 
     stand_ins = activate(share.session.stand_ins)
-    library = open_kernels(share.session, stand_ins, Workspace(Path(), Path())).library
+    subject = open_kernels(share.session, stand_ins, Workspace(Path(), Path()))
+    assert isinstance(subject, KernelSubject)
+    library = subject.library
     failed = 0
     for spec in share.specs:
         try:

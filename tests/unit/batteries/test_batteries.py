@@ -5,6 +5,7 @@ import pytest
 from kit.attention_spec import Attention, Extend, GroupedDecode, Prefill
 from kit.batteries import BATTERIES
 from kit.batteries.libraries import LIBRARIES
+from kit.lora_kernel_spec import LoraKernel
 from kit.plan import AllReduce, MixedBatchRow, TrainerLogprobs
 from kit.profile import load_profiles
 
@@ -40,7 +41,7 @@ def test_cases_name_the_session_that_answers_them(profile: str) -> None:
     for session, case in planned(profile):
         assert case.session == session.id
         match case.spec:
-            case Attention():
+            case Attention() | LoraKernel():
                 kind = "kernels"
             case AllReduce():
                 kind = "collectives"

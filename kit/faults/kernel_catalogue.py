@@ -1,0 +1,93 @@
+"""Which faults of attention kernels can be injected, and which cases must see them. Data only; `kit.faults.kernels` acts."""
+
+from collections.abc import Callable
+
+from kit.attention_spec import AttentionSpec, Cached, Extend, GroupedDecode, Prefill
+
+EFFECTS: dict[str, str] = {
+    "kernel-mask-off-by-one": "decode leaves out the last token; extend and prefill see one token of the future",
+    "kernel-wrong-group": "query heads of the second group read the first KV head",
+    "kernel-empty-split": "decode merges splits that hold no token, so it reads a workspace that nobody wrote",
+    "kernel-workspace-unwritten": "decode does not write the weight of its first split",
+    "kernel-cap-dropped": "decode and extend do not cap scores",
+    "kernel-last-block-dropped": "decode leaves out the last, partial block of keys, extend that of the prefix",
+    "kernel-one-head-scaled": "decode multiplies the answer of query head 37",
+    "kernel-scale-one-over-size": "scores are divided by the size of a head instead of its root",
+    "kernel-window-one-short": "a sliding window ends one position too early",
+    "kernel-pages-16-bits": "slots of the cache are cut to 16 bits",
+}
+SCALED_HEAD = 37
+_SPLIT = 32
+"""Fewest tokens of a split, and the tokens of a block in decode."""
+_TELLING = ("random", "revealing")
+
+
+def _mask(spec: AttentionSpec) -> bool:
+    if spec.content not in _TELLING:
+        return False
+    if isinstance(spec, GroupedDecode):
+        return True
+    masked = isinstance(spec, Extend) and spec.tree_mask
+    return spec.causal and not masked and max(spec.lengths) > 1
+
+
+def _group(spec: AttentionSpec) -> bool:
+    return spec.kv_heads > 1 and spec.content in ("random", "constant")
+
+
+def _empty_split(spec: AttentionSpec) -> bool:
+    if not isinstance(spec, GroupedDecode):
+        return False
+    longest = max(spec.num_kv_splits)
+    return len(spec.num_kv_splits) == 1 and min(spec.lengths) <= _SPLIT * (longest - 1)
+
+
+def _cap(spec: AttentionSpec) -> bool:
+    return 0.0 < spec.logit_cap <= 30.0 and spec.content == "dominant" and not isinstance(spec, Prefill) and spec.sinks
+
+
+def _last_block(spec: AttentionSpec) -> bool:
+    return isinstance(spec, GroupedDecode) and spec.window is None and min(spec.lengths) < 8
+
+
+def _head(spec: AttentionSpec) -> bool:
+    return isinstance(spec, GroupedDecode) and spec.query_heads > SCALED_HEAD and spec.content in ("random", "constant")
+
+
+def _scale(spec: AttentionSpec) -> bool:
+    return spec.content == "large" and not spec.logit_cap and min(spec.lengths) > 2
+
+
+def _window(spec: AttentionSpec) -> bool:
+    reach = _longest(spec)
+    return spec.window is not None and spec.window > 1 and reach > spec.window + 1 and spec.content == "revealing"
+
+
+def _pages(spec: AttentionSpec) -> bool:
+    if not (isinstance(spec, Cached) and spec.pages == "beyond-16-bits" and spec.content == "random"):
+        return False
+    return isinstance(spec, GroupedDecode) or (isinstance(spec, Extend) and min(spec.prefixes) > 1)
+
+
+def _longest(spec: AttentionSpec) -> int:
+    before = spec.prefixes if isinstance(spec, Extend) else (0,) * len(spec.lengths)
+    return max(b + n for b, n in zip(before, spec.lengths, strict=True))
+
+
+_SEEN: dict[str, Callable[[AttentionSpec], bool]] = {
+    "kernel-mask-off-by-one": _mask,
+    "kernel-wrong-group": _group,
+    "kernel-empty-split": _empty_split,
+    "kernel-workspace-unwritten": lambda spec: isinstance(spec, GroupedDecode),
+    "kernel-cap-dropped": _cap,
+    "kernel-last-block-dropped": _last_block,
+    "kernel-one-head-scaled": _head,
+    "kernel-scale-one-over-size": _scale,
+    "kernel-window-one-short": _window,
+    "kernel-pages-16-bits": _pages,
+}
+
+
+def must_see(fault: str, spec: AttentionSpec) -> bool:
+    """Whether a case must be red under a fault. Others may be red too: these are those whose inputs cannot hide it."""
+    return _SEEN[fault](spec)
