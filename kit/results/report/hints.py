@@ -41,6 +41,14 @@ _OF_MEASUREMENT = {
     "cosine_distance": "The direction is wrong, not just the rounding: look at layout, indexing and masks.",
     "max_abs_error": "Look where the plot leaves its limit: from one position on points at cache or block borders, "
     "everywhere at weights, dtype or scaling, single spikes at rounding of near ties.",
+    "trainer_kl": (
+        "The engine is far from what the trainer recorded. Compare with `sampler_trainer_kl`, the recording's own noise, and with "
+        "`adapter_effect`: a distance of that size is another adapter or none. The synthetic models of this run have an oracle: "
+        "where they are green, suspect what only this model has (kernels at its sizes, tensor parallelism, experts)."
+    ),
+    "differing_positions": "Base and adapter give the same logprobs: the adapter is not served. Look at how it was loaded, in the log.",
+    "modules_not_found": "SGLang renamed a module or class, and leaves that part of an adapter on all linear modules out.",
+    "modules_too_many": "SGLang finds modules that upstream's test does not expect: read what changed before adapters are trusted.",
     "mean_half_square": "The mean is off, not just one position: look at weights, scaling and accumulation dtype.",
 }
 _ON_SIGNALS = {
