@@ -76,6 +76,7 @@ class GroupedDecode(Cached):
         lengths: cached tokens of each request.
         max_kv_splits: size of the workspace. num_kv_splits: splits of each request, or one number for all.
         dispatch: let the library choose its kernel by shape, as an engine does; else the kernel for grouped heads.
+        engine_window: let the engine's own code choose the slots of the window, instead of the case.
     """
 
     check: Literal["grouped-decode"] = "grouped-decode"
@@ -83,6 +84,7 @@ class GroupedDecode(Cached):
     max_kv_splits: int = 8
     num_kv_splits: tuple[int, ...] = (4,)
     dispatch: bool = False
+    engine_window: bool = False
 
 
 class Extend(Cached):

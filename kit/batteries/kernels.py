@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from kit.attention_spec import AttentionSpec, Extend
+from kit.attention_spec import AttentionSpec, Extend, GroupedDecode
 from kit.batteries import lora_kernel_cases
 from kit.batteries import upstream_attention as upstream
 from kit.batteries.libraries import LIBRARIES, LORA
@@ -22,7 +22,7 @@ def cases(profile: Profile) -> Iterator[Planned]:
         if library in LORA:
             yield from _lora(profile, library)
             continue
-        for kernel, aspect, spec in (*_upstream(profile), *_temperatures(), *_space(profile)):
+        for kernel, aspect, spec in (*_upstream(profile), *_temperatures(), *_windows(), *_space(profile)):
             if LIBRARIES[library].refuses(spec) is None:
                 yield _planned(profile, library, f"{library}-{kernel}/{aspect}", spec)
 
@@ -59,6 +59,25 @@ def _temperatures() -> Iterator[tuple[str, str, AttentionSpec]]:
             unified=unified,
         )
         yield ("unified-extend" if unified else "extend"), "temperature", spec
+
+
+def _windows() -> Iterator[tuple[str, str, AttentionSpec]]:
+    """In decode the engine's own code gives a query the positions that prefill gives it (docs/findings/0011)."""
+    for aspect, length in (("within", 6), ("beyond", 20)):
+        yield (
+            "window-decode",
+            aspect,
+            GroupedDecode(
+                query_heads=4,
+                kv_heads=2,
+                head_dim=16,
+                value_dim=32,
+                content="revealing",
+                window=7,
+                lengths=(length, length + 1),
+                engine_window=True,
+            ),
+        )
 
 
 def _space(profile: Profile) -> Iterator[tuple[str, str, AttentionSpec]]:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from kit.attention_spec import AttentionSpec, Extend
+from kit.attention_spec import AttentionSpec, Extend, GroupedDecode
 from kit.plan import KernelLibrary
 from kit.profile import Profile
 
@@ -29,10 +29,16 @@ def _nothing(spec: AttentionSpec) -> str | None:
     return None
 
 
+def _window_of_triton(spec: AttentionSpec) -> str | None:
+    if isinstance(spec, GroupedDecode) and spec.engine_window:
+        return "the engine's window is that of SGLang's Triton backend"
+    return None
+
+
 def _plain_torch(spec: AttentionSpec) -> str | None:
     if spec.logit_cap or spec.sinks or spec.temperature_length is not None:
         return "scaled_dot_product_attention has no logit cap, no sinks and no temperature"
-    return _one_pass(spec)
+    return _one_pass(spec) or _window_of_triton(spec)
 
 
 def _one_pass(spec: AttentionSpec) -> str | None:

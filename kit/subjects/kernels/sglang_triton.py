@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 from kit.attention_spec import AttentionSpec, Cached, Extend, GroupedDecode, Prefill
+from kit.subjects.kernels.engine_window import engine_window
 from kit.subjects.kernels.launches import foreign, recorded_launches
 from kit.subjects.kernels.library import Answer, Poison
 from kit.subjects.kernels.tensors import Output, Placing, starts
@@ -116,6 +117,8 @@ def _decode_arguments(spec: GroupedDecode, inputs: AttentionInputs, placing: Pla
     """A window is a shorter list of slots, as in ``update_sliding_window_buffer``."""
     first = 0 if spec.window is None else spec.window + 1
     pages = [slots[-first:] if first else slots for slots in inputs.pages]
+    if spec.engine_window:
+        pages = engine_window(spec, inputs, placing)
     batch, heads = len(spec.lengths), spec.query_heads
     splits = np.resize(np.array(spec.num_kv_splits), batch)
     return _scores(spec, inputs, placing) | {
