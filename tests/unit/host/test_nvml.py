@@ -32,7 +32,7 @@ def library(**other: object) -> SimpleNamespace:
         "nvmlDeviceGetCount": lambda: 1,
         "nvmlDeviceGetHandleByIndex": lambda index: index,
         "nvmlDeviceGetCudaComputeCapability": lambda handle: (9, 0),
-        "nvmlDeviceGetMemoryInfo": lambda handle: SimpleNamespace(total=143771 * 2**20),
+        "nvmlDeviceGetMemoryInfo": lambda handle: SimpleNamespace(total=143771 * 2**20, used=4 * 2**20),
         "nvmlDeviceGetUUID": lambda handle: "GPU-46f77619-68bf-0000-0000-000000000000",
         "nvmlDeviceGetPciInfo": lambda handle: SimpleNamespace(pciDeviceId=0x233510DE),
         "nvmlDeviceGetMigMode": lambda handle: (0, 0),
@@ -68,6 +68,7 @@ def test_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
         unique_id="GPU-46f77619-68bf-0000-0000-000000000000",
         device_id=0x2335,
         busy_pids=(90, 812),
+        used=4 * 2**20,
     )
 
 
