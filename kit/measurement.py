@@ -29,6 +29,8 @@ class LimitSource(StrEnum):
     EXACT = "exact"
     EFFECT = "effect"
     PROFILE = "profile"
+    ARCHITECTURE = "architecture"
+    BUDGET = "budget"
 
 
 class Measurement(Record):

@@ -8,6 +8,7 @@ from kit.asset import PinnedFile
 from kit.attention_spec import Extend, GroupedDecode, Prefill
 from kit.lora_kernel_spec import LoraKernel
 from kit.measurement import Record
+from kit.offline_spec import CompileKernel, ExecuteMlir
 
 PLAN_SCHEMA: Final = 1
 
@@ -180,6 +181,8 @@ CheckSpec = Annotated[
     | Prefill
     | LoraKernel
     | AllReduce
+    | CompileKernel
+    | ExecuteMlir
     | NullCheck,
     Field(discriminator="check"),
 ]
@@ -276,6 +279,17 @@ class CollectiveSession(ProcessSpec):
     device: str
 
 
+class OfflineSession(ProcessSpec):
+    """Kernels that are compiled and followed without the hardware that they are for; each case in a process of its own.
+
+    Attributes:
+        architectures: that its cases are about.
+    """
+
+    kind: Literal["offline"] = "offline"
+    architectures: tuple[str, ...]
+
+
 class NullSession(ProcessSpec):
     """The null subject, for rehearsals: ready after `start_seconds`, and it may die in shutting down, after all its cases."""
 
@@ -285,7 +299,8 @@ class NullSession(ProcessSpec):
 
 
 SessionSpec = Annotated[
-    SGLangSession | PinnedModelSession | KernelSession | CollectiveSession | NullSession, Field(discriminator="kind")
+    SGLangSession | PinnedModelSession | KernelSession | CollectiveSession | OfflineSession | NullSession,
+    Field(discriminator="kind"),
 ]
 
 

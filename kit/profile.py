@@ -214,6 +214,22 @@ class RealModelSettings(Record):
     case: Duration
 
 
+class OfflineSettings(Record):
+    """What is checked about hardware that is not there (docs/offline.md).
+
+    Attributes:
+        architectures: GPUs that kernels are compiled for; the MLIR that Wave emits for the AMD ones is executed.
+        selection: everything, or what two processors do within a minute or so.
+        stands_for: the profile whose checks without hardware these are; None where they stand beside a profile's others.
+        case: time limit of each case.
+    """
+
+    architectures: tuple[str, ...] = Field(min_length=1)
+    selection: Literal["full", "small"]
+    stands_for: str | None = None
+    case: Duration
+
+
 class ProfileLimit(OtherLimit):
     """A limit that differs on this hardware, and nowhere else (docs/limits.md).
 
@@ -243,6 +259,7 @@ class Profile(Record):
         waivers: ids in ``waivers.toml`` of those that count on this hardware; None, in profiles of earlier kits, means all.
         stand_ins: modules that replace what this profile's stack lacks; each is named in the report.
         real_models: how real models are served; None where none can be.
+        offline: what is checked about hardware that is not there; None where nothing is.
         does_not_prove: what a green run here leaves open, each a sentence of the report.
     """
 
@@ -268,6 +285,7 @@ class Profile(Record):
     engine: EngineSettings
     kernels: KernelSettings
     real_models: RealModelSettings | None = None
+    offline: OfflineSettings | None = None
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -326,7 +344,7 @@ def load_profiles(folder: Path | None = None) -> dict[str, Profile]:
 
 
 def find_profile(name: str, folder: Path | None = None, changes: Sequence[str] = ()) -> Profile:
-    """The profile with this name or alias, whatever its case.
+    """The profile with this name or alias, whatever its case; ``NAME-offline`` is what of it needs no hardware.
 
     Args:
         changes: what ``--set`` says, each KEY=VALUE; a changed profile has another name.
@@ -334,6 +352,11 @@ def find_profile(name: str, folder: Path | None = None, changes: Sequence[str] =
     Raises:
         UsageFault: no such profile; the near matches are named. Or a change that the profile cannot have.
     """
+    from kit.offline_profile import SUFFIX, without_hardware
+
+    if name.casefold().endswith(SUFFIX):
+        profile = find_layers(name[: -len(SUFFIX)], folder, changes)[0]
+        return without_hardware(profile, find_layers("cpu", folder)[0])
     return find_layers(name, folder, changes)[0]
 
 

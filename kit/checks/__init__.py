@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, TypeVar
 from kit.attention_spec import Extend, GroupedDecode, Prefill
 from kit.checks.outcome import CheckResult, NotApplicable
 from kit.lora_kernel_spec import LoraKernel
+from kit.offline_spec import CompileKernel, ExecuteMlir
 from kit.plan import (
     AllReduce,
     CacheReuse,
@@ -90,6 +91,10 @@ def run_check(spec: CheckSpec, subject: "Subject") -> CheckResult:
             from kit.subjects.collectives import Collectives
 
             return all_reduce.check(spec, _as(Collectives, subject, spec))
+        case CompileKernel() | ExecuteMlir():
+            from kit.subjects.offline import OfflineSubject
+
+            return _as(OfflineSubject, subject, spec).answer(spec)
         case NullCheck():
             from kit.checks import null
             from kit.subjects.null import NullSubject

@@ -12,7 +12,16 @@ from kit.host.devices import nominal
 from kit.host.planner import models_of
 from kit.host.run import Prepared
 from kit.image import content_tag
-from kit.plan import CollectiveSession, KernelSession, NullSession, PinnedModelSession, Plan, Session, SGLangSession
+from kit.plan import (
+    CollectiveSession,
+    KernelSession,
+    NullSession,
+    OfflineSession,
+    PinnedModelSession,
+    Plan,
+    Session,
+    SGLangSession,
+)
 
 Say = Callable[[str], None]
 
@@ -94,6 +103,8 @@ def _print_session(session: Session, say: Say) -> None:
             what = f"kernels of {spec.library}" + (", interpreted" if spec.interpreted else "")
         case CollectiveSession():
             what = f"all-reduce between {spec.ranks} ranks"
+        case OfflineSession():
+            what = f"without the hardware, for {', '.join(spec.architectures)}"
         case NullSession():
             what = "nothing, a rehearsal"
     say(f"session {session.id}: {what}; limits {session.start_seconds:g} s to start, {session.case_seconds:g} s a case")

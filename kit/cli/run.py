@@ -48,6 +48,13 @@ def run(
             help="Change a value of the profile, which then has another name; may be repeated. Not in mode qualify.",
         ),
     ] = None,
+    offline_checks: Annotated[
+        bool,
+        typer.Option(
+            "--offline-checks",
+            help="Only what needs none of the profile's hardware, in the CPU image or in this Python.",
+        ),
+    ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print image, container, sessions and cases; start nothing.")
     ] = False,
@@ -69,6 +76,7 @@ def run(
             rerun_failed=rerun_failed,
             gpus=gpu_numbers(gpus),
             changes=tuple(change or ()),
+            offline=offline_checks,
         )
     )
     console = SafeConsole()

@@ -23,10 +23,12 @@ def check(
 
     from kit.errors import ExitCode
     from kit.host.waiver_check import Concern, check_waivers
+    from kit.offline_profile import offline_profiles
     from kit.profile import find_profile, load_profiles
     from kit.waiver import load_waivers
 
-    profiles = [find_profile(name) for name in profile] if profile else list(load_profiles().values())
+    everything = list(load_profiles().values())
+    profiles = [find_profile(name) for name in profile] if profile else everything + offline_profiles(everything)
     waivers = load_waivers()
     findings = check_waivers(waivers, profiles, datetime.datetime.now(datetime.UTC).date())
     for finding in findings:

@@ -96,7 +96,10 @@ def devices_of(profile: Profile) -> Devices:
 
 
 def _all_cases(profile: Profile) -> Iterator[tuple[Session, Case]]:
-    for cases in BATTERIES.values():
+    served = profile.offline is None or profile.offline.stands_for is None
+    for name, cases in BATTERIES.items():
+        if not served and name != "kernels":
+            continue  # no engine stands for hardware that is not there
         yield from (_limited(profile, *planned) for planned in cases(profile))
 
 

@@ -24,6 +24,7 @@ from kit.host.rerun import selection_of_red
 from kit.host.supervisor import Observed, StopRequest, supervise
 from kit.image import ImageDefinition, find_image
 from kit.names import unknown
+from kit.offline_profile import SUFFIX
 from kit.plan import Plan
 from kit.profile import Profile, find_profile
 from kit.results.environment import environment_of, installed_packages
@@ -56,6 +57,7 @@ class Request:
     rerun_failed: Path | None = None
     gpus: tuple[int, ...] = ()
     changes: tuple[str, ...] = ()
+    offline: bool = False
 
 
 @dataclass(frozen=True)
@@ -88,7 +90,7 @@ def prepare(request: Request) -> Prepared:
     Raises:
         KitError: a wrong name, glob, mode or TOML file; or what mode `qualify` refuses.
     """
-    profile = find_profile(request.profile, changes=request.changes)
+    profile = find_profile(request.profile + (SUFFIX if request.offline else ""), changes=request.changes)
     check_wanted(profile, request.gpus)
     image = None if profile.missing else find_image(profile.image)
     selection = Selection(request.batteries, request.cases, tuple(parse_fault(text) for text in request.inject))
@@ -133,6 +135,11 @@ def _refuse_in_qualify(
 ) -> None:
     if request.changes:
         raise UsageFault("mode qualify takes a profile as it is", "drop --set, or use --mode ci")
+    if request.offline or request.profile.casefold().endswith(SUFFIX):
+        raise UsageFault(
+            "mode qualify needs the hardware: checks without it qualify nothing",
+            "drop --offline-checks, or use --mode ci",
+        )
     if request.rerun_failed is not None:
         raise UsageFault("mode qualify takes no rerun", "drop --rerun-failed, or use --mode ci")
     if selection.partial:

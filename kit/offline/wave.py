@@ -22,56 +22,78 @@ class EmittedKernel:
     """One kernel that SGLang asked for.
 
     Attributes:
-        name: of the function. mlir: the module that Wave emitted.
-        resources: of the code object; None where none was asked for.
-        failure: why no code object was made; None where one was, or none was asked for.
+        name: of the function. mlir: the module that Wave emitted. options: with which it was emitted.
+        resources: of the code object; None where none was asked for, or none could be made.
+        failure: why no code object could be made.
     """
 
     name: str
     mlir: str
+    options: Any
     resources: Resources | None = None
     failure: str | None = None
-
-
-@dataclass
-class Emitted:
-    """The kernels of one launch, in order."""
-
-    kernels: list[EmittedKernel] = field(default_factory=list)
 
 
 Call = Callable[[EmittedKernel, list[Any], list[int]], None]
 """Called with a kernel, its tensors (inputs, then outputs) and its integers, when SGLang launches it."""
 
 
-def nothing(kernel: EmittedKernel, tensors: list[Any], scalars: list[int]) -> None:
-    """A launch that does nothing, where only the code object is of interest."""
+def _nothing(kernel: EmittedKernel, tensors: list[Any], scalars: list[int]) -> None:
+    """A launch that does nothing."""
+
+
+@dataclass
+class Emitted:
+    """The kernels that were asked for, and what a launch does.
+
+    Attributes:
+        kernels: by name and sizes, of one set of lengths: some kernels hold lengths that their sizes do not tell.
+        launched: in order. call: what a launch does.
+    """
+
+    kernels: dict[tuple[str, frozenset[tuple[str, str]]], EmittedKernel] = field(default_factory=dict)
+    launched: list[EmittedKernel] = field(default_factory=list)
+    call: Call = _nothing
+
+    def forget(self) -> None:
+        """Emit anew what is asked for with other lengths; what SGLang itself keeps by its own rules stays."""
+        self.kernels.clear()
+        self.launched.clear()
+
+    @property
+    def latest(self) -> list[EmittedKernel]:
+        """The kernels of the last call: one of each name, in the order of their launch."""
+        last = {kernel.name: kernel for kernel in self.launched}
+        return list(last.values())
 
 
 @contextmanager
-def diverted(architecture: str, call: Call, binaries: Path | None = None) -> Iterator[Emitted]:
-    """Within, Wave kernels of SGLang are emitted for `architecture`, and their launches reach `call`.
+def diverted(architecture: str) -> Iterator[Emitted]:
+    """Within, Wave kernels of SGLang are emitted for `architecture`, and their launches reach `Emitted.call`.
 
-    Args:
-        binaries: a folder for code objects, which are made only where one is given.
+    Between two calls of `Emitted.forget` everything must be about one set of lengths, one dtype, one cap and one scale.
     """
     from wave_lang.kernel.wave import compile as wave_compiler
 
     os.environ["WAVE_CACHE_ON"] = "0"
     os.environ["WAVE_DEFAULT_ARCH"] = architecture
     emitted = Emitted()
-    real = wave_compiler.wave_compile
 
     def emit(options: Any, kernel: Any, *rest: Any) -> Callable[..., None]:
-        options.wave_runtime = False  # its runtime loads the code object onto a device
-        options.compile_to_mlir = True
-        made = real(options, kernel, *rest)
-        usages = [str(b.kernel_buffer_type.usage.name) for b in options.kernel_sig.kernel_buffer_bindings]
-        found = EmittedKernel(str(options.kernel_launch_info.func_name or kernel.__name__), made.asm)
-        emitted.kernels.append(found)
-        if binaries is not None:
-            _compile(found, options, binaries / str(len(emitted.kernels)))
-        return lambda *arguments: call(found, *_sorted(arguments, usages))
+        key = (str(kernel._name), frozenset((str(name), str(size)) for name, size in options.subs.items()))
+        if key not in emitted.kernels:
+            options.wave_runtime = False  # its runtime loads the code object onto a device
+            options.compile_to_mlir = True
+            made = wave_compiler.wave_compile(options, kernel, *rest)
+            emitted.kernels[key] = EmittedKernel(key[0], made.asm, options)
+        found = emitted.kernels[key]
+        usages = [b.kernel_buffer_type.usage.name for b in found.options.kernel_sig.kernel_buffer_bindings]
+
+        def launch(*arguments: Any) -> None:
+            emitted.launched.append(found)
+            emitted.call(found, *_sorted(arguments, usages))
+
+        return launch
 
     modules = [importlib.import_module(name) for name in MODULES]
     kept = [module.wave_compile for module in modules]
@@ -84,14 +106,14 @@ def diverted(architecture: str, call: Call, binaries: Path | None = None) -> Ite
             module.wave_compile = before  # type: ignore[attr-defined]
 
 
-def _compile(kernel: EmittedKernel, options: Any, folder: Path) -> None:
-    """The code object of an emitted kernel, through the flags that Wave itself gives to IREE."""
+def compile_emitted(kernel: EmittedKernel, folder: Path) -> None:
+    """Make the code object of an emitted kernel with the flags that Wave itself gives to IREE; `folder` is new."""
     from wave_lang.kernel.wave.utils.compile_utils import compile_to_vmfb
 
     folder.mkdir(parents=True)
-    options.dump_binaries = str(folder)
+    kernel.options.dump_binaries = str(folder)
     try:
-        compile_to_vmfb(kernel.mlir, options)
+        compile_to_vmfb(kernel.mlir, kernel.options)
     except Exception as error:  # the compiler's own class differs between versions of IREE
         kernel.failure = f"{type(error).__name__}: {error}"
         return

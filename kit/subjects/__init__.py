@@ -10,6 +10,7 @@ from kit.plan import (
     CollectiveSession,
     KernelSession,
     NullSession,
+    OfflineSession,
     PinnedModelSession,
     SessionSpec,
     SGLangSession,
@@ -20,11 +21,18 @@ if TYPE_CHECKING:
     from kit.subjects.collectives import Collectives
     from kit.subjects.kernels.subject import KernelSubject, LoraSubject
     from kit.subjects.null import NullSubject
+    from kit.subjects.offline import OfflineSubject
     from kit.subjects.pinned_model import PinnedModelSubject
     from kit.subjects.sglang_engine import SGLangSubject
 
 Subject: TypeAlias = Union[
-    "SGLangSubject", "PinnedModelSubject", "KernelSubject", "LoraSubject", "Collectives", "NullSubject"
+    "SGLangSubject",
+    "PinnedModelSubject",
+    "KernelSubject",
+    "LoraSubject",
+    "Collectives",
+    "OfflineSubject",
+    "NullSubject",
 ]
 
 _MOST_THREADS = 4
@@ -66,6 +74,11 @@ def open_subject(spec: SessionSpec, workspace: Workspace) -> Iterator[Subject]:
 
             with open_collectives(spec, workspace) as ranks:
                 yield ranks
+        case OfflineSession():
+            from kit.subjects.offline import open_offline
+
+            with open_offline(spec, workspace, stand_ins) as compilers:
+                yield compilers
         case NullSession():
             from kit.subjects.null import open_null
 
@@ -73,12 +86,17 @@ def open_subject(spec: SessionSpec, workspace: Workspace) -> Iterator[Subject]:
                 yield null
 
 
-def prepare_subject(spec: SessionSpec, cases: Sequence[CheckSpec]) -> dict[str, str]:
+def prepare_subject(spec: SessionSpec, subject: Subject, cases: Sequence[CheckSpec]) -> dict[str, str]:
     """Do ahead what the cases of an open subject would else do one after the other; gives facts about it."""
     if isinstance(spec, KernelSession):
         from kit.subjects.kernels.warm import compile_ahead
 
         return compile_ahead(spec, cases)
+    if isinstance(spec, OfflineSession):
+        from kit.subjects.offline import OfflineSubject
+
+        assert isinstance(subject, OfflineSubject)
+        subject.expect(cases)
     return {}
 
 

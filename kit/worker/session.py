@@ -86,7 +86,7 @@ def run_session(plan: Plan, session: Session, workspace: Workspace, pipe: EventW
         with open_subject(session.spec, workspace) as subject:
             _refuse_wrong_architecture(plan, subject)
             cases = plan.cases_of(session.id)
-            facts = subject.facts | prepare_subject(session.spec, [case.spec for case in cases])
+            facts = subject.facts | prepare_subject(session.spec, subject, [case.spec for case in cases])
             pipe.append(SessionReady(session=session.id, seconds=time.monotonic() - start, facts=facts))
             for case in cases:
                 _answer(case, session, subject, pipe)

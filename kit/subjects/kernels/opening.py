@@ -16,7 +16,7 @@ def open_sglang_triton(device: str, workspace: Workspace) -> SGLangTriton:
         EnvironmentFault: no kernels at a known place, or Triton made the wrong kind of function of them.
         UsageFault: the installed kernels give no place for a fault.
     """
-    decode, extend, prefill = (_first_importable(name, workspace) for name in MODULES)
+    decode, extend, prefill = (first_importable(name, workspace) for name in MODULES)
     mode = type(decode._fwd_grouped_kernel_stage1).__name__
     if (device == "cpu") != (mode == "InterpretedFunction"):
         raise EnvironmentFault(
@@ -26,7 +26,12 @@ def open_sglang_triton(device: str, workspace: Workspace) -> SGLangTriton:
     return SGLangTriton(decode, extend, prefill, device, facts, changed_arguments(workspace.faults))
 
 
-def _first_importable(module: str, workspace: Workspace) -> ModuleType:
+def first_importable(module: str, workspace: Workspace) -> ModuleType:
+    """A module of SGLang's Triton kernels, wherever the installed version keeps it, with the faults of a self-test in it.
+
+    Raises:
+        EnvironmentFault: at no known place. UsageFault: it gives no place for a fault.
+    """
     for name in (f"{root}.{module}" for root in ROOTS):
         try:
             return changed_module(name, workspace.faults, workspace.scratch) or importlib.import_module(name)

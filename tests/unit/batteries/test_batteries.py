@@ -6,6 +6,7 @@ from kit.attention_spec import Attention, Extend, GroupedDecode, Prefill
 from kit.batteries import BATTERIES
 from kit.batteries.libraries import LIBRARIES
 from kit.lora_kernel_spec import LoraKernel
+from kit.offline_spec import CompileKernel, ExecuteMlir
 from kit.plan import AllReduce, MixedBatchRow, TrainerLogprobs
 from kit.profile import load_profiles
 
@@ -47,6 +48,8 @@ def test_cases_name_the_session_that_answers_them(profile: str) -> None:
                 kind = "collectives"
             case TrainerLogprobs():
                 kind = "sglang-pinned"
+            case CompileKernel() | ExecuteMlir():
+                kind = "offline"
             case _:
                 kind = "sglang"
         assert session.spec.kind == kind
