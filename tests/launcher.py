@@ -147,6 +147,7 @@ def main() -> None:
 
     if job.engine_silence is not None:
         docker_runtime._SILENCE_SECONDS = job.engine_silence
+        docker_runtime._REMOVE_ATTEMPTS = 2
     plain = Progress.event
 
     def event(self: Progress, event: AnyEvent) -> None:

@@ -60,9 +60,7 @@ def _architecture(profile: Profile, there: Sequence[Gpu], fits: bool) -> Finding
     told = ", ".join(f"{count} × {name}" for name, count in counted.items()) or "no GPU"
     if fits:
         return Finding(check="architecture", severity=Severity.OK, what=f"the driver reports {told}")
-    named = [
-        p.name for p in load_profiles().values() if p.architecture in counted and p.gpus <= counted[p.architecture]
-    ]
+    named = [p.name for p in load_profiles().values() if 0 < p.gpus <= sum(why_unfit(p, gpu) is None for gpu in there)]
     return Finding(
         check="architecture",
         severity=Severity.REFUSE,
