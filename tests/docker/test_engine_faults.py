@@ -1,6 +1,5 @@
 """What happens to an engine itself: restarted, killed, or with remapped users. On an engine of the test's own."""
 
-import contextlib
 import os
 import shutil
 import signal
@@ -29,26 +28,26 @@ class OwnEngine:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self.url = f"unix://{folder}/docker.sock"
+        places = {"root": "containerd", "state": "containerd-state", "address": "containerd.sock"}
+        self._containerd = self._process_of("containerd", *(f"--{k}={folder / v}" for k, v in places.items()))
         self.start()
 
-    def start(self) -> None:
-        """Start it, and wait until it answers."""
-        places = {"data-root": "data", "exec-root": "exec", "pidfile": "pid"}
+    def _process_of(self, *command: str) -> "subprocess.Popen[bytes]":
         with (self._folder / "log").open("ab") as log:
-            self._process = subprocess.Popen(
-                [
-                    "dockerd",
-                    *(f"--{name}={self._folder / place}" for name, place in places.items()),
-                    f"--host={self.url}",
-                    "--userns-remap=default",
-                    "--bridge=none",
-                    "--iptables=false",
-                    "--ip-forward=false",
-                ],
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
+            return subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+
+    def start(self) -> None:
+        """Start dockerd, and wait until it answers."""
+        places = {"data-root": "data", "exec-root": "exec", "pidfile": "pid", "containerd": "containerd.sock"}
+        self._process = self._process_of(
+            "dockerd",
+            *(f"--{name}={self._folder / place}" for name, place in places.items()),
+            f"--host={self.url}",
+            "--userns-remap=default",
+            "--bridge=none",
+            "--iptables=false",
+            "--ip-forward=false",
+        )
         deadline = time.monotonic() + 60
         while True:
             try:
@@ -62,9 +61,8 @@ class OwnEngine:
     def remove(self) -> None:
         """End it for good, its containerd too, and remove all it has. No container may be left in it."""
         self.end(signal.SIGKILL)
-        for pid in self._folder.glob("exec/containerd/*.pid"):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(int(pid.read_text()), signal.SIGKILL)
+        self._containerd.kill()
+        self._containerd.wait(60)
         mounts = [line.split()[1] for line in Path("/proc/mounts").read_text().splitlines()]
         for mount in reversed([mount for mount in mounts if mount.startswith(f"{self._folder}/")]):
             subprocess.run(["umount", "--lazy", mount], check=True)
