@@ -16,6 +16,13 @@ if ! command -v chromium >/dev/null && [ "$(id -u)" -eq 0 ] && command -v apt-ge
     echo "NO CHROMIUM: apt could not install it, so the report is NOT tested in a browser" >&2
 fi
 
+# Launch faults are provoked on Podman too, where root can have it; catatonit is its --init.
+if ! command -v podman >/dev/null && [ "$(id -u)" -eq 0 ] && command -v apt-get >/dev/null; then
+  export DEBIAN_FRONTEND=noninteractive
+  { apt-get update -qq && apt-get install -y -qq --no-install-recommends podman catatonit; } >/dev/null 2>&1 ||
+    echo "NO PODMAN: apt could not install it, so launch faults are NOT provoked on it" >&2
+fi
+
 select=()
 if ! scripts/docker-engine.sh base "$base"; then
   select=(-m "not docker")
