@@ -9,7 +9,7 @@ from kit.checks.explanation import explanation
 from kit.checks.logprobs import Compared, accuracy, by_position, compare, same_again, worst_position
 from kit.checks.outcome import CheckResult
 from kit.measurement import Measurement
-from kit.oracles import limits
+from kit.oracles import limits, metrics
 from kit.plan import CacheReuse, DecodeLogprobs, Repeatability
 from kit.subjects.sglang_engine import Generated, Served, SGLangSubject
 from kit.synthetic.prompts import prompts as seeded_prompts
@@ -42,17 +42,22 @@ def check_decode(spec: DecodeLogprobs, subject: SGLangSubject) -> CheckResult:
 
 
 def check_repeatability(spec: Repeatability, subject: SGLangSubject) -> CheckResult:
-    """Nothing else is in the batch, so nothing may differ: not the tokens, not a bit of a logprob."""
+    """Nothing else is in the batch, so nothing may differ: not the tokens, not a bit of a logprob.
+
+    Whether they are right is asked by other cases.
+    """
     request = _Request(spec, subject)
     answers = [request.send() for _ in range(spec.times)]
     first = answers[0]
     different = sum(not _identical(answer, first) for answer in answers)
+    broken = sum(metrics.non_finite(answer.logprobs) for answer in answers)
     note = f"of {spec.times} answers to one request, those that are not the first one bit by bit"
-    measurements = [request.missing(first), limits.exactly_none("answers_unlike_the_first", different, note)]
-    if not first.tokens:
-        return CheckResult(tuple(measurements))
-    compared = request.compare(first)
-    return CheckResult((*measurements, *accuracy(compared)), request.evidence(compared))
+    measurements = (
+        request.missing(first),
+        limits.exactly_none("non_finite", broken, "NaN or infinite logprobs"),
+        limits.exactly_none("answers_unlike_the_first", different, note),
+    )
+    return CheckResult(measurements, {"generated": [*first.tokens]})
 
 
 def check_cache_reuse(spec: CacheReuse, subject: SGLangSubject) -> CheckResult:

@@ -16,7 +16,6 @@ from kit.plan import (
     InjectedFault,
     MixedBatchRow,
     PromptLogprobs,
-    Repeatability,
     TrainerLogprobs,
 )
 
@@ -129,7 +128,6 @@ def expected_red(faults: tuple[InjectedFault, ...], case: Case) -> bool:
             PromptLogprobs(adapter=adapter)
             | GivenPrompt(adapter=adapter)
             | DecodeLogprobs(adapter=adapter)
-            | Repeatability(adapter=adapter)
             | CacheReuse(adapter=adapter)
         ):
             return "answers" in acted_on or ("adapters" in acted_on and adapter is not None)
