@@ -12,7 +12,7 @@ from kit.offline_spec import CompileKernel, ExecuteMlir
 
 PLAN_SCHEMA: Final = 1
 
-KernelLibrary = Literal["triton", "torch", "lora-triton", "lora-csgmv"]
+KernelLibrary = Literal["triton", "wave", "fa3", "fa4", "torch", "lora-triton", "lora-csgmv"]
 StandIn = Literal["sgl_kernel", "torchvision", "pinned_memory"]
 
 

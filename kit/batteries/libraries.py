@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from kit.attention_spec import AttentionSpec, Extend, GroupedDecode
+from kit.attention_spec import AttentionSpec, Extend, GroupedDecode, Prefill
 from kit.plan import KernelLibrary
 from kit.profile import Profile
 
@@ -45,8 +45,46 @@ def _one_pass(spec: AttentionSpec) -> str | None:
     return "the one-pass kernel is SGLang's" if isinstance(spec, Extend) and spec.unified else None
 
 
+def _rocm(profile: Profile) -> str | None:
+    return None if profile.vendor == "amd" else "Wave compiles for AMD GPUs"
+
+
+def _architecture(wanted: str, library: str) -> Callable[[Profile], str | None]:
+    def applies(profile: Profile) -> str | None:
+        return None if profile.architecture == wanted else f"{library} is for {wanted}"
+
+    return applies
+
+
+def _wave(spec: AttentionSpec) -> str | None:
+    """What the arguments of SGLang's ``wave_ops`` have no place for."""
+    if spec.sinks or spec.window is not None or spec.temperature_length is not None:
+        return "Wave's kernels have no sinks, no window and no temperature"
+    if spec.dtype != "float16":
+        return "Wave's kernels multiply in float16"
+    if isinstance(spec, Prefill):
+        return "Wave's prefill has no mask" if spec.causal else None
+    if spec.page_size > 1 or (isinstance(spec, Extend) and spec.tree_mask):
+        return "Wave's kernels have no page size and no custom mask"
+    return _one_pass(spec) or _window_of_triton(spec)
+
+
+def _flash(spec: AttentionSpec) -> str | None:
+    """What FlashAttention does not do: see its README, "supported features"."""
+    if spec.head_dim > 256 or (spec.value_dim != spec.head_dim and (spec.head_dim, spec.value_dim) != (192, 128)):
+        return "FlashAttention takes heads up to 256, and different values only for 192 and 128"
+    if spec.temperature_length is not None or (isinstance(spec, Extend) and (spec.tree_mask or spec.page_size > 1)):
+        return "FlashAttention has no temperature and no custom mask, and new tokens have pages of their own here"
+    if spec.sinks and spec.dtype != "bfloat16":
+        return "FlashAttention takes sinks in bfloat16"
+    return _one_pass(spec) or _window_of_triton(spec)
+
+
 LIBRARIES: dict[KernelLibrary, Library] = {
     "triton": Library(_everywhere, _nothing),
+    "wave": Library(_rocm, _wave),
+    "fa3": Library(_architecture("sm_90", "FlashAttention 3"), _flash),
+    "fa4": Library(_architecture("sm_100", "FlashAttention 4"), _flash),
     "torch": Library(_everywhere, _plain_torch),
     "lora-triton": Library(_everywhere, _nothing),
     "lora-csgmv": Library(_everywhere, _nothing),

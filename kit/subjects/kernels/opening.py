@@ -1,11 +1,14 @@
-"""Opens SGLang's Triton kernels: finds their place in the installed version, and checks how they will run."""
+"""Opens kernel libraries: finds their place in the installed stack, and says which one is missing where it has none."""
 
 import importlib
 from types import ModuleType
 
 from kit.errors import EnvironmentFault
 from kit.faults.kernels import changed_arguments, changed_module
+from kit.subjects.kernels import flash_attention, sglang_wave
+from kit.subjects.kernels.flash_attention import FlashAttention
 from kit.subjects.kernels.sglang_triton import MODULES, ROOTS, SGLangTriton
+from kit.subjects.kernels.sglang_wave import SGLangWave
 from kit.subjects.workspace import Workspace
 
 
@@ -39,3 +42,33 @@ def first_importable(module: str, workspace: Workspace) -> ModuleType:
             if error.name is None or not name.startswith(error.name):
                 raise
     raise EnvironmentFault(f"this SGLang has no Triton {module} at a known place", "use the image of the profile")
+
+
+def open_sglang_wave() -> SGLangWave:
+    """Wave's kernels in the installed SGLang.
+
+    Raises:
+        EnvironmentFault: SGLang or wave-lang is not installed.
+    """
+    decode, extend, prefill = (_installed("wave", f"{sglang_wave.ROOT}.{name}") for name in MODULES)
+    return SGLangWave(decode, extend, prefill, {"kernels": sglang_wave.ROOT})
+
+
+def open_flash_attention(version: int) -> FlashAttention:
+    """FlashAttention in the installed SGLang.
+
+    Raises:
+        EnvironmentFault: it is not there.
+    """
+    functions = _installed(f"fa{version}", flash_attention.MODULE)
+    return FlashAttention(functions, version, {"kernels": f"{flash_attention.MODULE}, version {version}"})
+
+
+def _installed(library: str, module: str) -> ModuleType:
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        problem = f"the profile asks for the kernels of {library}, which are not installed ({error})"
+        raise EnvironmentFault(
+            problem, "use the image of the profile, or take the library out of key 'kernels.libraries'"
+        ) from None

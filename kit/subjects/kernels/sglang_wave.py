@@ -33,7 +33,7 @@ class SGLangWave:
         """One call. A Triton kernel that runs in it is a fallback: Wave launches its own code objects."""
         placing = Placing("cuda", spec.dtype, poison)
         out = placing.output(sum(new_lengths(spec)), spec.query_heads, spec.value_dim)
-        with recorded_launches() as launched, _wave_calls() as compiled:
+        with recorded_launches() as launched, _WaveCalls() as compiled:
             match spec:
                 case GroupedDecode():
                     self._decode(spec, inputs, placing, out)
@@ -97,7 +97,7 @@ class SGLangWave:
         )
 
 
-class _wave_calls:
+class _WaveCalls:
     """Names of the Wave kernels that are called within, by way of the object that ``wave_compile`` gives."""
 
     def __enter__(self) -> list[str]:
@@ -108,7 +108,7 @@ class _wave_calls:
         honest = self._call
 
         def recording(kernel: Any, *args: Any, **kwargs: Any) -> Any:
-            called.append(f"wave.{getattr(kernel, 'func_name', 'kernel')}")
+            called.append(f"wave.{kernel.options.kernel_launch_info.func_name}")
             return honest(kernel, *args, **kwargs)
 
         WaveKernel.__call__ = recording

@@ -80,6 +80,14 @@ def _open(session: KernelSession, device: str, workspace: Workspace) -> Attentio
             from kit.subjects.kernels.opening import open_sglang_triton
 
             return open_sglang_triton(device, workspace)
+        case "wave":
+            from kit.subjects.kernels.opening import open_sglang_wave
+
+            return open_sglang_wave()
+        case "fa3" | "fa4":
+            from kit.subjects.kernels.opening import open_flash_attention
+
+            return open_flash_attention(int(session.library.removeprefix("fa")))
         case "torch":
             from kit.subjects.kernels.torch_sdpa import TorchAttention
 

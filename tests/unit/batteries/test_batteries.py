@@ -120,6 +120,17 @@ def test_the_interpreter_runs_a_part_of_the_upstream_matrix() -> None:
     assert {sizes[5] for sizes in part} == UPSTREAM_LENGTHS
 
 
+def test_wave_runs_the_upstream_matrix_on_rocm_and_says_why_not_elsewhere() -> None:
+    rocm = [case for _, case in planned("MI355X-4gpu") if "/wave-" in case.id]
+    assert sum("/wave-grouped-decode/" in case.id for case in rocm) == 24 and all(case.skip is None for case in rocm)
+    assert {case.id.split("/")[2] for case in rocm if "/wave-prefill/" in case.id} == {
+        f"d{size}-s{length}-full" for size in (128, 96) for length in (128, 256)
+    }
+    settings = PROFILES["cpu"].kernels.model_copy(update={"libraries": ("wave",)})
+    elsewhere = [case for _, case in BATTERIES["kernels"](PROFILES["cpu"].model_copy(update={"kernels": settings}))]
+    assert elsewhere and all(case.skip and "AMD" in case.skip for case in elsewhere)
+
+
 @pytest.mark.parametrize("profile", sorted(PROFILES))
 def test_a_library_is_only_asked_what_it_can_do(profile: str) -> None:
     for session, case in planned(profile):

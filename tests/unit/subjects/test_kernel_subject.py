@@ -23,3 +23,15 @@ def test_facts_of_a_processor(tmp_path: Path) -> None:
 
 def test_versions_of_what_is_not_installed_are_left_out() -> None:
     assert set(versions(["numpy", "no-such-package-here"])) == {"numpy"}
+
+
+@pytest.mark.parametrize("library", ["wave", "fa3"])
+def test_a_library_that_is_not_installed_is_named(library: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from kit.subjects.kernels import opening
+
+    def absent(name: str) -> None:
+        raise ModuleNotFoundError("No module named 'wave_lang'")
+
+    monkeypatch.setattr(opening.importlib, "import_module", absent)
+    with pytest.raises(EnvironmentFault, match=f"kernels of {library}, which are not installed"):
+        opening.open_sglang_wave() if library == "wave" else opening.open_flash_attention(3)
