@@ -56,14 +56,18 @@ def variants(specs: Iterable[GroupedDecode | Extend | Prefill]) -> tuple[Grouped
             "content": "random",
             "seed": 0,
             "upstream": False,
-            "lengths": (_TOKENS,) * len(spec.lengths),
+            "lengths": (_TOKENS,) * min(len(spec.lengths), 2),
         }
         if isinstance(spec, GroupedDecode | Extend):
             same["pages"] = "ascending"
         if isinstance(spec, GroupedDecode):
-            same["window"] = None  # a shorter list of slots
+            same |= {
+                "window": None,
+                "num_kv_splits": (1,),
+                "engine_window": False,
+            }  # numbers and lists of slots at run time
         if isinstance(spec, Extend):
-            same["prefixes"] = (_TOKENS,) * len(spec.lengths)
+            same["prefixes"] = (_TOKENS,) * min(len(spec.lengths), 2)
         changed = spec.model_copy(update=same)
         short[changed.model_dump_json()] = changed
     return tuple(short.values())
