@@ -50,11 +50,14 @@ class ImageFile(Record):
         requirements: resolved together with their dependencies.
         without_dependencies: exact pins, installed without what they ask for.
         expects: distributions that must be inside, with version; ``*`` and ``?`` match as in file names.
+        facts: what torch was built for: ``torch.version.cuda`` or ``torch.version.hip``, as in `expects`.
+        kernels: GPU architectures that the libraries of a distribution must hold code for, such as ``sm_90``.
+        imports: modules that import where there is no device.
         leaves_out: installed files that are removed, named as in RECORD; ``*`` matches any part of a path.
         not_pinned_by_hash: what no digest and no hash of this definition holds fast, each a sentence.
     """
 
-    name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]*$")
+    name: str = Field(pattern=r"^[a-z0-9][a-z0-9.-]*$")
     version: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
     title: str
     dockerfile: str
@@ -66,6 +69,9 @@ class ImageFile(Record):
     base: BaseImage
     python: PythonTarget
     expects: dict[str, str]
+    facts: dict[str, str] = Field(default_factory=dict)
+    kernels: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    imports: tuple[str, ...] = ()
 
 
 class ImageDefinition(ImageFile):

@@ -46,6 +46,8 @@ def make_definition(
     digest: str = "",
     python: str = PYTHON,
     dockerfile: str = "Dockerfile.cpu",
+    imports: Iterable[str] = (),
+    leaves_out: Iterable[str] = (),
 ) -> ImageDefinition:
     """``<name>.toml`` in `folder`, loaded."""
 
@@ -60,6 +62,8 @@ def make_definition(
         f'lock = "{name}.lock"',
         f"requirements = {array(requirements)}",
         f"without_dependencies = {array(without_dependencies)}",
+        f"imports = {array(imports)}",
+        f"leaves_out = {array(leaves_out)}",
         "",
         "# where it stands on",
         "[base]",

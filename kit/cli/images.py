@@ -65,6 +65,34 @@ def build(
     )
 
 
+@app.command("verify")
+def verify(
+    name: Name,
+    python: Python = None,
+    fetch: Annotated[
+        bool, typer.Option("--fetch", help="Fetch the wheels, where they are not here, to compare.")
+    ] = False,
+) -> None:
+    """Start the image of NAME without a network, and compare what lies in it with its definition, lock and base."""
+    from kit.errors import ExitCode
+    from kit.host.docker_runtime import connect
+    from kit.host.image_verify import verify_image
+    from kit.host.wheelhouse import fetch_wheels, held_wheels
+    from kit.image import find_image
+
+    image = find_image(name).on_python(python)
+    client = connect()
+    verified = verify_image(client, image, (lambda image: fetch_wheels(image).wheels) if fetch else held_wheels)
+    for text in verified.held:
+        print(f"ok           {text}")
+    for text in verified.not_checked:
+        print(f"not checked  {text}")
+    for text in verified.findings:
+        print(f"DIFFERS      {text}")
+    if verified.findings:
+        raise typer.Exit(ExitCode.IMAGE)
+
+
 def _use_index(index: str | None) -> None:
     """pip reads it from its environment."""
     if index is not None:

@@ -3,16 +3,30 @@
 import contextlib
 from collections.abc import Iterator
 
+import docker
 import requests
 from docker.errors import APIError, BuildError, DockerException
 
 from kit.errors import EnvironmentFault, ImageFault, is_disk_full
 from kit.paths import cache_folder
 
+_PATIENCE_SECONDS = 3600
+
 
 def engine_says(error: object) -> str:
     """An engine's own words on one line, without the address that was asked."""
     return " ".join(str(getattr(error, "explanation", None) or error).split())[:300]
+
+
+@contextlib.contextmanager
+def patient(client: "docker.DockerClient") -> Iterator[None]:
+    """Give the engine an hour for each answer: what moves whole images takes minutes on a busy disk."""
+    usual = client.api.timeout
+    client.api.timeout = _PATIENCE_SECONDS
+    try:
+        yield
+    finally:
+        client.api.timeout = usual
 
 
 @contextlib.contextmanager

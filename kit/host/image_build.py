@@ -14,7 +14,7 @@ import requests
 from docker.errors import DockerException
 
 from kit.errors import EnvironmentFault, ImageFault
-from kit.host.engine_faults import engine_faults, engine_says
+from kit.host.engine_faults import engine_faults, engine_says, patient
 from kit.host.facts import source_revision
 from kit.host.image_context import kit_context, stack_context
 from kit.host.image_store import BASE_DIGEST, BASE_ID, BASE_NAME, NAME, STACK, BuiltImage, find
@@ -30,7 +30,7 @@ from kit.image import (
 )
 from kit.paths import cache_folder
 
-_REVISION = "org.opencontainers.image.revision"
+REVISION = "org.opencontainers.image.revision"
 _STEP_SECONDS = 3600
 _TAIL_LINES = 4
 _CHATTER = ("Removing intermediate container", " --->", "Step ")
@@ -58,12 +58,17 @@ def build_image(
         ImageFault: no base, no wheel, or a step that failed (the log is kept and named).
         EnvironmentFault: no network where one is needed, a full disk, or an engine that stopped answering.
     """
+    with patient(client):
+        return _built(client, definition, options, say)
+
+
+def _built(client: "docker.DockerClient", definition: ImageDefinition, options: BuildOptions, say: Say) -> BuiltImage:
     started = time.monotonic()
     base = options.base or definition.base_reference
     base_image = _base_image(client, base, say)
     sources = source_files()
     tag = content_tag(definition, sources)
-    labels = image_labels(definition, options.base, base_image, sources)
+    labels = image_labels(definition, options.base, base_image.id, sources)
     with engine_faults():
         image = find(client, tag) if options.use_cache else None
     if image is None or not _same(image.labels, labels):
@@ -103,13 +108,8 @@ def _stack(
 
 def _remove_installer(client: "docker.DockerClient", tag: str) -> None:
     """What the stage that installs leaves behind: the wheels, and a second copy of the stack."""
-    usual = client.api.timeout
-    client.api.timeout = _STEP_SECONDS
-    try:
-        with engine_faults():
-            client.images.prune({"dangling": True, "label": f"kit.installs={tag}"})
-    finally:
-        client.api.timeout = usual
+    with engine_faults():
+        client.images.prune({"dangling": True, "label": f"kit.installs={tag}"})
 
 
 def _build(
@@ -150,7 +150,7 @@ def _alone(tag: str) -> Iterator[None]:
 
 def _same(labels: dict[str, str], wanted: dict[str, str]) -> bool:
     """Whether an image was built from the same; a commit that changes nothing of it is no difference."""
-    return all(labels.get(key) == value for key, value in wanted.items() if key != _REVISION)
+    return all(labels.get(key) == value for key, value in wanted.items() if key != REVISION)
 
 
 def _wheels(definition: ImageDefinition, say: Say) -> tuple[Path, ...]:
@@ -178,28 +178,27 @@ def _base_image(client: "docker.DockerClient", base: str, say: Say) -> Any:
 
 
 def image_labels(
-    definition: ImageDefinition, base: str | None, base_image: Any, sources: dict[str, bytes]
+    definition: ImageDefinition, base: str | None, base_id: str, sources: dict[str, bytes]
 ) -> dict[str, str]:
     """All that an image is labelled with.
 
     Args:
         base: what it was built on where that is not the definition's own base.
-        base_image: that base, as the engine has it.
+        base_id: id of that base.
         sources: of kit, as `kit.image.source_files` gives them.
     """
-    digests = [text.rpartition("@")[2] for text in base_image.attrs.get("RepoDigests") or ()]
     pinned = base is None and bool(definition.base.digest)
     return {
         "org.opencontainers.image.title": definition.title,
         "org.opencontainers.image.version": definition.version,
         BASE_NAME: base or definition.base.reference,
-        BASE_DIGEST: definition.base.digest if pinned else next(iter(digests), ""),
-        _REVISION: source_revision(),
+        BASE_DIGEST: definition.base.digest if pinned else (base or "").partition("@")[2],
+        REVISION: source_revision(),
         NAME: definition.name,
         "kit.definition": definition_digest(definition),
         "kit.source": source_digest(sources),
         "kit.lock": lock_digest(definition),
-        BASE_ID: base_image.id,
+        BASE_ID: base_id,
         "kit.base-pinned": "yes" if pinned else "no",
     }
 

@@ -42,6 +42,17 @@ def wheelhouse_folder(definition: ImageDefinition) -> Path:
     return cache_folder() / "wheels" / lock_digest(definition)
 
 
+def held_wheels(definition: ImageDefinition) -> tuple[Path, ...]:
+    """The wheels of this lock where all are here with their hashes, else none; nothing is fetched or removed.
+
+    Raises:
+        ImageFault: no lock, or a stale one.
+    """
+    wanted = {pin.sha256 for pin in read_lock(definition)}
+    wheels = tuple(path for path in sorted(wheelhouse_folder(definition).glob("*.whl")) if file_sha256(path) in wanted)
+    return wheels if len(wheels) == len(wanted) else ()
+
+
 def fetch_wheels(definition: ImageDefinition) -> Wheelhouse:
     """Make the wheelhouse complete. What is there and has its hash is kept; a partial file is fetched again.
 

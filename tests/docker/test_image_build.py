@@ -3,7 +3,6 @@
 import io
 import tarfile
 import time
-import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,25 +10,18 @@ from pathlib import Path
 import docker
 import pytest
 
-from kit.digest import file_sha256
 from kit.errors import ExitCode, ImageFault
-from kit.host import image_build, image_store
+from kit.host import image_store
 from kit.host.image_build import BuildOptions, build_image
 from kit.host.image_store import BuiltImage, check_image, leftovers, remove
-from kit.host.lockfile import Pin, write_lock
-from kit.host.wheelhouse import wheelhouse_folder
-from kit.image import ImageDefinition, definition_digest, lock_digest, source_digest, source_files
+from kit.image import ImageDefinition, definition_digest, lock_digest, source_digest
 from kit.paths import cache_folder
 from tests.docker.conftest import BASE
-from tests.tiny_wheels import make_definition, make_wheel
+from tests.docker.tiny import NAME, SOURCES, STACK_TAG, TAG, isolate, remove_all, tiny, use_sources
 
 pytestmark = pytest.mark.docker
 
 DOCKERFILES = ["Dockerfile.cpu", "Dockerfile.cuda", "Dockerfile.rocm"]
-SOURCES = source_files()
-NAME = f"tiny-{uuid.uuid4().hex[:8]}"  # other checkouts may run these tests on the same engine
-TAG = f"kit-{NAME}:1"
-STACK_TAG = f"kit-{NAME}-stack:1"
 STRICT = {
     "network_mode": "none",
     "read_only": True,
@@ -42,41 +34,9 @@ STRICT = {
 }
 
 
-def tiny(folder: Path, **settings: object) -> ImageDefinition:
-    """A definition of two tiny wheels that lie in its wheelhouse already."""
-    settings = {"name": NAME, "expects": {"alpha": "1.0", "beta": "1.*"}, **settings}
-    definition = make_definition(folder, requirements=["alpha"], python="3.11", **settings)
-    wheels = [make_wheel(folder / "wheels", "alpha", "1.0"), make_wheel(folder / "wheels", "beta", "1.5")]
-    write_lock(
-        definition, [Pin(path.name.split("-")[0], path.name.split("-")[1], file_sha256(path)) for path in wheels]
-    )
-    house = wheelhouse_folder(definition)
-    house.mkdir(parents=True, exist_ok=True)
-    for wheel in wheels:
-        (house / wheel.name).write_bytes(wheel.read_bytes())
-    return definition
-
-
-def isolate(patch: pytest.MonkeyPatch, cache: Path) -> None:
-    """A cache of its own, and one view of kit's sources, whoever edits them meanwhile."""
-    patch.setenv("KIT_CACHE", str(cache))
-    use_sources(patch, SOURCES)
-
-
-def use_sources(patch: pytest.MonkeyPatch, sources: dict[str, bytes]) -> None:
-    for module in (image_build, image_store):
-        patch.setattr(module, "source_files", lambda: sources)
-
-
 @pytest.fixture(autouse=True)
 def isolated(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     isolate(monkeypatch, tmp_path_factory.mktemp("cache"))
-
-
-def remove_all(client: docker.DockerClient, name: str) -> None:
-    """Every image of a definition; those that stand on a stack go before it."""
-    for image in sorted(client.images.list(f"kit-{name}"), key=lambda image: "kit.image" not in image.labels):
-        client.images.remove(image.id, force=True)
 
 
 @pytest.fixture
