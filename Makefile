@@ -41,6 +41,7 @@ lint: setup
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
+	$(VENV)/bin/hadolint Dockerfile.*
 
 clean:
 	rm -rf $(VENV) kit-results build dist

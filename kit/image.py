@@ -14,6 +14,7 @@ from kit.toml import load_toml
 
 _NOT_SOURCE = ("__pycache__", "data")
 _CONTENT_DIGITS = 12
+_DIGEST = r"^(sha256:[0-9a-f]{64})?$"
 
 
 class BaseImage(Record):
@@ -21,11 +22,13 @@ class BaseImage(Record):
 
     Attributes:
         reference: repository and tag.
+        candidate: digest that others quote for that tag; never used, only compared when the tag is locked.
         digest: of that tag, as ``kit images lock`` found it; empty: not locked yet.
     """
 
     reference: str = Field(pattern=r"^[a-z0-9][a-z0-9._/:-]*:[A-Za-z0-9_][A-Za-z0-9._-]*$")
-    digest: str = Field(default="", pattern=r"^(sha256:[0-9a-f]{64})?$")
+    candidate: str = Field(default="", pattern=_DIGEST)
+    digest: str = Field(default="", pattern=_DIGEST)
 
 
 class PythonTarget(Record):

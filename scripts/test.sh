@@ -8,6 +8,7 @@ shift 2
 "$venv/bin/ruff" check .
 "$venv/bin/ruff" format --check .
 "$venv/bin/mypy"
+"$venv/bin/hadolint" Dockerfile.*
 
 # The report is tested in a real browser; its tests are skipped, and say so, where there is none.
 if ! command -v chromium >/dev/null && [ "$(id -u)" -eq 0 ] && command -v apt-get >/dev/null; then
@@ -21,6 +22,13 @@ if ! command -v podman >/dev/null && [ "$(id -u)" -eq 0 ] && command -v apt-get 
   export DEBIAN_FRONTEND=noninteractive
   { apt-get update -qq && apt-get install -y -qq --no-install-recommends podman catatonit; } >/dev/null 2>&1 ||
     echo "NO PODMAN: apt could not install it, so launch faults are NOT provoked on it" >&2
+fi
+
+# A pushed image is pulled again from a real registry; its tests are skipped, and say so, where there is none.
+if ! command -v docker-registry >/dev/null && [ "$(id -u)" -eq 0 ] && command -v apt-get >/dev/null; then
+  export DEBIAN_FRONTEND=noninteractive
+  { apt-get update -qq && apt-get install -y -qq --no-install-recommends docker-registry; } >/dev/null 2>&1 ||
+    echo "NO REGISTRY: apt could not install docker-registry, so pushing an image is NOT tested" >&2
 fi
 
 select=()

@@ -1,6 +1,7 @@
-"""``kit images``: list, lock, build and prune the pinned images."""
+"""``kit images``: list, lock, build, verify, hand over and prune the pinned images."""
 
 import os
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -10,6 +11,7 @@ Name = Annotated[str, typer.Argument(help="Name of a definition in images/, in a
 Python = Annotated[
     str | None, typer.Option(help="For a base with this Python, such as 3.11; it has a lock of its own.")
 ]
+Archive = Annotated[Path, typer.Argument(help="The file, NAME.tar.zst.", dir_okay=False)]
 Index = Annotated[
     str | None, typer.Option(help="Take wheels from this package index instead of pip's configured ones.")
 ]
@@ -18,10 +20,14 @@ Index = Annotated[
 @app.command("list")
 def list_images() -> None:
     """List the images, one a line, and what holds their base fast."""
-    from kit.image import load_images
+    from kit.image import content_tag, load_images
 
-    for image in load_images().values():
-        print(f"{image.name:<5} {image.tag:<11} {'pinned' if image.base.digest else 'tag only':<9} {image.title}")
+    images = load_images().values()
+    wide = max(len(image.name) for image in images)
+    for image in images:
+        print(
+            f"{image.name:<{wide}} {content_tag(image):<{wide + 19}} {'pinned' if image.base.digest else 'tag only':<9} {image.title}"
+        )
 
 
 @app.command("lock")
@@ -43,6 +49,8 @@ def lock_image(name: Name, python: Python = None, index: Index = None) -> None:
         return
     changed = write_base_digest(image.path, digest)
     print(f"base: {digest} {'written' if changed else 'unchanged'}")
+    if image.base.candidate not in ("", digest):
+        print(f"base: others quote {image.base.candidate} for {image.base.reference}; the registry says otherwise")
 
 
 @app.command("build")
@@ -91,6 +99,44 @@ def verify(
         print(f"DIFFERS      {text}")
     if verified.findings:
         raise typer.Exit(ExitCode.IMAGE)
+
+
+@app.command("save")
+def save(name: Name, archive: Archive, python: Python = None) -> None:
+    """Write the built image of NAME to ARCHIVE (.tar.zst), and its checksum beside it, for sites without a network."""
+    from kit.host.docker_runtime import connect
+    from kit.host.image_archive import save_image, sums_file
+    from kit.image import find_image
+
+    built = save_image(connect(), find_image(name).on_python(python), archive)
+    print(
+        f"saved: {built.tag} {built.id}, {archive.stat().st_size / 1e9:.2f} GB, checksum in {sums_file(archive).name}"
+    )
+
+
+@app.command("load")
+def load(name: Name, archive: Archive, python: Python = None) -> None:
+    """Load the image of NAME from ARCHIVE, after its checksum and labels were compared."""
+    from kit.host.docker_runtime import connect
+    from kit.host.image_archive import load_image
+    from kit.image import find_image
+
+    built = load_image(connect(), find_image(name).on_python(python), archive)
+    print(f"loaded: {built.tag} {built.id}")
+
+
+@app.command("push")
+def push(
+    name: Name,
+    repository: Annotated[str, typer.Argument(help="Where to, such as registry.example:5000/lab/kit-cpu.")],
+    python: Python = None,
+) -> None:
+    """Push the built image of NAME to a registry, and tell its digest there."""
+    from kit.host.docker_runtime import connect
+    from kit.host.image_push import push_image
+    from kit.image import find_image
+
+    print(push_image(connect(), find_image(name).on_python(python), repository, say=print))
 
 
 def _use_index(index: str | None) -> None:

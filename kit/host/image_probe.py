@@ -20,6 +20,7 @@ import runpy
 import shutil
 import subprocess
 import sys
+from collections.abc import Container
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -61,7 +62,7 @@ def stale_bytecode(path: Path) -> bool:
     return hashed and header[8:] != importlib.util.source_hash(source)
 
 
-def unlisted(folder: Path, listed: set[Path]) -> list[str]:
+def unlisted(folder: Path, listed: Container[Path]) -> list[str]:
     """Files of a folder of distributions that no RECORD lists; bytecode counts with its source."""
     found = []
     for root, _, names in os.walk(folder):
@@ -115,14 +116,31 @@ def import_error(modules: list[str]) -> str:
     return "" if done.returncode == 0 else f"exit code {done.returncode}: {lines[-1] if lines else 'no word'}"
 
 
+def compare(
+    owners: dict[Path, list[tuple[str, str]]], records: dict[str, dict[str, str]], pool: ThreadPoolExecutor
+) -> tuple[list[tuple[str, str, str]], list[tuple[str, str]]]:
+    """Files that are as no owner's RECORD says, with what is wrong; and those of one owner that another one overwrote."""
+    damaged: list[tuple[str, str, str]] = []
+    overwritten: list[tuple[str, str]] = []
+    hashed = [path for path, rows in owners.items() if any(records[name][text] for name, text in rows)]
+    for path, real in zip(hashed, pool.map(file_hash, hashed), strict=True):
+        wrong = [(name, text) for name, text in owners[path] if records[name][text] not in ("", real)]
+        if not wrong or (path.suffix == ".pyc" and not stale_bytecode(path)):
+            continue  # bytecode that a wheel brings is made anew, from the same source
+        if len(wrong) < len(owners[path]):
+            overwritten += wrong
+        else:
+            damaged += [(name, text, "is changed" if real else "is missing") for name, text in wrong]
+    return damaged, overwritten
+
+
 def answer(question: dict[str, Any]) -> dict[str, Any]:
     """Look at everything."""
     prefix = Path(question["prefix"])
     versions: dict[str, str] = {}
     records: dict[str, dict[str, str]] = {}
     kernels: dict[str, list[str]] = {}
-    damaged: list[tuple[str, str, str]] = []
-    listed: set[Path] = set()
+    owners: dict[Path, list[tuple[str, str]]] = {}
     folders: set[Path] = set()
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         for distribution in importlib.metadata.distributions():
@@ -136,23 +154,22 @@ def answer(question: dict[str, Any]) -> dict[str, Any]:
             folders.add(folder)
             record = records[name] = record_of(distribution)
             paths = [Path(os.path.normpath(folder / path)) for path in record]
-            listed.update(paths)
-            hashes = pool.map(lambda p, h: file_hash(p) if h else "", paths, record.values())
-            for path, real, wanted in zip(record, hashes, record.values(), strict=True):
-                if real != wanted:
-                    damaged.append((name, path, "is changed" if real else "is missing"))
+            for path, text in zip(paths, record, strict=True):
+                owners.setdefault(path, []).append((name, text))
             if name in question["kernels"]:
                 libraries = [
                     path for path in paths if ".so" in path.suffixes and path.is_file() and path.stat().st_size
                 ]
                 kernels[name] = sorted(set().union(*pool.map(kernel_targets, libraries)))
+        damaged, overwritten = compare(owners, records, pool)
     sources = Path(question["sources"])
     return {
         "python": platform.python_version(),
         "versions": versions,
         "records": records,
         "damaged": damaged,
-        "unlisted": sorted(path for folder in sorted(folders) for path in unlisted(folder, listed)),
+        "overwritten": overwritten,
+        "unlisted": sorted(path for folder in sorted(folders) for path in unlisted(folder, owners)),
         "sources": {
             path.relative_to(sources).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
             for path in sorted(sources.rglob("*"))

@@ -59,16 +59,23 @@ def check_image(client: "docker.DockerClient", definition: ImageDefinition) -> B
     if image is None:
         raise ImageFault(f"image {tag} is not built", f"run '{definition.build_command}'")
     labels: dict[str, str] = image.labels or {}
-    wanted = {NAME: definition.name, "kit.definition": definition_digest(definition)}
-    wanted["kit.source"] = source_digest(sources)
-    words = {NAME: "its name", "kit.definition": "its TOML, lock or Dockerfile", "kit.source": "kit's own sources"}
-    if different := [words[key] for key, value in wanted.items() if labels.get(key) != value]:
+    if different := differing(definition, labels, sources):
         shown = tag if tag in image.tags else definition.tag
         raise ImageFault(
             f"image {shown} was built from something else: {' and '.join(different)} differ",
             f"run '{definition.build_command}{_base_option(definition, labels)}'",
         )
     return BuiltImage(image.id, tag, labels, int(image.attrs["Size"]))
+
+
+def differing(definition: ImageDefinition, labels: dict[str, str], sources: dict[str, bytes]) -> list[str]:
+    """From what an image was built otherwise than this kit would build it, by its labels; empty: it is this kit's."""
+    wanted = {
+        "its name": (NAME, definition.name),
+        "its TOML, lock or Dockerfile": ("kit.definition", definition_digest(definition)),
+        "kit's own sources": ("kit.source", source_digest(sources)),
+    }
+    return [words for words, (key, value) in wanted.items() if labels.get(key) != value]
 
 
 def _base_option(definition: ImageDefinition, labels: dict[str, str]) -> str:

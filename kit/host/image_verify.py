@@ -50,6 +50,7 @@ class Answer(Record):
         versions: of every distribution that Python sees, by normalised name.
         records: for those of the lock: path to SHA-256 as RECORD spells it, empty where it has none.
         damaged: name, path and what is wrong, for files that are not as their RECORD says.
+        overwritten: name and path of files that two distributions bring, which are now the other one's.
         unlisted: files beside distributions that no RECORD lists.
         sources: SHA-256 (hex) of kit's own files.
         torch: ``cuda`` and ``hip`` of torch's build.
@@ -61,6 +62,7 @@ class Answer(Record):
     versions: dict[str, str]
     records: dict[str, dict[str, str]]
     damaged: tuple[tuple[str, str, str], ...]
+    overwritten: tuple[tuple[str, str], ...]
     unlisted: tuple[str, ...]
     sources: dict[str, str]
     torch: dict[str, str]
@@ -184,6 +186,7 @@ def _check_files(definition: ImageDefinition, answer: Answer, wheels: Sequence[P
         "files: no other beside them",
         [f"{path} is in no RECORD, or is bytecode of another source" for path in answer.unlisted],
     )
+    seen.held += [f"files: {path} of {name} is another distribution's of the lock" for name, path in answer.overwritten]
     if not wheels:
         seen.not_checked.append("RECORD itself: the wheels are not here, 'kit images build' fetches them")
         return
@@ -200,7 +203,7 @@ def _check_files(definition: ImageDefinition, answer: Answer, wheels: Sequence[P
 def _listed(wheel: Path) -> Iterator[tuple[str, str]]:
     """Path and hash of a wheel's files that are installed under their own names."""
     with zipfile.ZipFile(wheel) as archive:
-        name = next(name for name in archive.namelist() if name.endswith(".dist-info/RECORD"))
+        name = next(name for name in archive.namelist() if name.endswith(".dist-info/RECORD") and name.count("/") == 1)
         text = archive.read(name).decode()
     for row in csv.reader(io.StringIO(text)):
         if row and row[1] and ".data/" not in row[0]:

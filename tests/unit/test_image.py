@@ -1,17 +1,19 @@
 """Image definitions: kit's own hold together, bad ones are refused, and a digest tells every difference."""
 
+import re
 import tomllib
 from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
 from kit.errors import ExitCode, ImageFault, UsageFault
 from kit.host.image_lock import write_base_digest
 from kit.host.image_settle import differences
 from kit.host.lockfile import Pin, lock_text, normalised, read_lock, write_lock
-from kit.image import definition_digest, find_image, load_images, source_digest, source_files
+from kit.image import content_tag, definition_digest, find_image, load_images, source_digest, source_files, stack_tag
 from kit.profile import load_profiles
 from tests.tiny_wheels import make_definition
 
@@ -33,32 +35,53 @@ def test_the_lock_of_an_image_fits_its_definition(name: str) -> None:
     assert definition.dockerfile_path.is_file()
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a_dockerfile_alone_builds_on_the_base_of_its_definition(name: str) -> None:
-    """Where two definitions share a Dockerfile, it builds on the base of one of them."""
-    path = find_image(name).dockerfile_path
-    sharing = [image for image in load_images().values() if image.dockerfile_path == path]
-    assert any(f"\nARG BASE_IMAGE={image.base.reference}\n" in path.read_text() for image in sharing)
+def test_a_dockerfile_alone_builds_on_the_base_of_a_definition() -> None:
+    bases: dict[Path, set[str]] = {}
+    for definition in load_images().values():
+        bases.setdefault(definition.dockerfile_path, set()).add(f"\nARG BASE_IMAGE={definition.base.reference}\n")
+    for path, lines in bases.items():
+        assert any(line in path.read_text() for line in lines), path
 
 
-def test_definitions_that_share_a_lock_ask_for_the_same() -> None:
-    rocm, mi30x = find_image("rocm"), find_image("rocm-mi30x")
-    assert rocm.lock_path == mi30x.lock_path
-    assert (rocm.requirements, rocm.without_dependencies, rocm.python) == (
-        mi30x.requirements,
-        mi30x.without_dependencies,
-        mi30x.python,
-    )
-
-
-@pytest.mark.parametrize("name", ["cpu", "cuda"])
+@pytest.mark.parametrize("name", ["cpu", "cuda", "cuda-0.5.19"])
 def test_what_an_image_settles_is_what_its_lock_holds(name: str) -> None:
     expected = find_image(name).expects
     assert expected == {key: pins_of(name)[normalised(key)] for key in expected}
 
 
-def test_the_rocm_lock_hides_nothing_that_is_under_test() -> None:
-    assert not {"torch", "triton", "sglang", "transformers", "numpy"} & set(pins_of("rocm"))
+@pytest.mark.parametrize("name", ["rocm", "rocm-7.2"])
+def test_a_rocm_lock_hides_nothing_that_is_under_test(name: str) -> None:
+    assert not {"torch", "triton", "sglang", "transformers", "numpy"} & set(pins_of(name))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_kit_runs_on_the_python_of_every_image(name: str) -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert SpecifierSet(project["requires-python"]).contains(find_image(name).python.version)
+
+
+def test_another_python_is_another_image_with_a_lock_of_its_own() -> None:
+    cuda = find_image("cuda")
+    assert cuda.on_python(None) is cuda.on_python("3.12") is cuda
+    other = cuda.on_python("3.11")
+    assert (other.name, other.tag, other.lock) == ("cuda-py311", "kit-cuda-py311:1", "cuda-py311.lock")
+    assert {pin.name: pin.version for pin in read_lock(other)}["torch"] == "2.11.0"
+
+
+def test_a_tag_tells_the_content(tmp_path: Path) -> None:
+    definition = make_definition(tmp_path, requirements=["alpha"])
+    write_lock(definition, ())
+    sources = {"a.py": b"1"}
+    tag, stack = content_tag(definition, sources), stack_tag(definition, "sha256:0")
+    assert re.fullmatch(r"kit-tiny:1-[0-9a-f]{12}", tag)
+    assert re.fullmatch(r"kit-tiny:1-stack-[0-9a-f]{12}", stack)
+    assert content_tag(definition, {"a.py": b"2"}) != tag
+    assert stack_tag(definition, "sha256:1") != stack
+    definition.path.write_text(definition.path.read_text() + "# a comment\n")
+    assert content_tag(definition, sources) != tag
+    assert stack_tag(definition, "sha256:0") == stack
+    write_lock(definition, (Pin("alpha", "1", "a" * 64),))
+    assert stack_tag(definition, "sha256:0") != stack
 
 
 def test_the_cpu_lock_installs_a_checkout_without_a_network() -> None:
