@@ -55,17 +55,17 @@ def test_an_unknown_profile_names_the_near_ones() -> None:
         ("gpus = 0", "gpus = -1", "key 'gpus': .*greater than or equal to 0"),
         ('memory = "6GiB"', "memory = 6", "key 'container.memory': .*size with its unit"),
         ('memory = "6GiB"', 'memory = "6 lots"', "key 'container.memory': .*unit"),
-        ('case = "3min"', "case = 90", "key 'time.case': .*duration with its unit"),
-        ('case = "3min"', 'case = "90 lightyears"', "key 'time.case': .*duration with its unit"),
+        ('case = "6min"', "case = 90", "key 'time.case': .*duration with its unit"),
+        ('case = "6min"', 'case = "90 lightyears"', "key 'time.case': .*duration with its unit"),
         ('vendor = "cpu"', 'vendor = "apple"', "key 'vendor': .*'cpu', 'amd', 'nvidia' or 'intel'.*apple"),
         ("[container]", "[container", "line "),
         ('dtype = "float32"', 'dtype = "float8"', "key 'engine.dtype'"),
         ('"lora-logprob", ', '"lora-logprobs", ', "key 'mandatory.0'"),
-        ('run = "30min"', 'run = "99999999999999h"', "key 'time.run': .*at most 7 days"),
-        ('run = "30min"', f'run = "{"9" * 400}h"', "key 'time.run': .*at most 7 days"),
-        ('run = "30min"', 'run = "169h"', "key 'time.run': .*at most 7 days"),
-        ('run = "30min"', 'run = "0s"', "key 'time.run': expected a duration above 0"),
-        ('case = "3min"', 'case = "0.0000001ms"', "key 'time.case': .*above 0"),
+        ('run = "45min"', 'run = "99999999999999h"', "key 'time.run': .*at most 7 days"),
+        ('run = "45min"', f'run = "{"9" * 400}h"', "key 'time.run': .*at most 7 days"),
+        ('run = "45min"', 'run = "169h"', "key 'time.run': .*at most 7 days"),
+        ('run = "45min"', 'run = "0s"', "key 'time.run': expected a duration above 0"),
+        ('case = "6min"', 'case = "0.0000001ms"', "key 'time.case': .*above 0"),
         ('memory = "6GiB"', 'memory = "0GiB"', "key 'container.memory': .*at least 64MiB"),
         ('memory = "6GiB"', 'memory = "63MiB"', "key 'container.memory': .*at least 64MiB"),
         ('memory = "6GiB"', 'memory = "6"', "key 'container.memory': .*size with its unit"),
@@ -132,13 +132,13 @@ def test_a_file_is_named_after_its_profile(tmp_path: Path) -> None:
 def test_units_are_understood() -> None:
     cpu = find_profile("cpu")
     assert cpu.container.memory == 6 * 2**30
-    assert cpu.time.run.total_seconds() == 1800
-    assert cpu.model_dump(mode="json")["time"]["run"] == "1800s"
+    assert cpu.time.run.total_seconds() == 2700
+    assert cpu.model_dump(mode="json")["time"]["run"] == "2700s"
     assert Profile.model_validate_json(cpu.model_dump_json()) == cpu
 
 
 @pytest.mark.parametrize("typed", ["168h", "0.001ms", "1.5min", "604799.5s", "0.25s"])
 def test_a_duration_survives_its_own_text(tmp_path: Path, typed: str) -> None:
-    (tmp_path / "cpu.toml").write_text(GOOD.read_text().replace('run = "30min"', f'run = "{typed}"', 1))
+    (tmp_path / "cpu.toml").write_text(GOOD.read_text().replace('run = "45min"', f'run = "{typed}"', 1))
     profile = find_profile("cpu", tmp_path)
     assert Profile.model_validate_json(profile.model_dump_json()) == profile
