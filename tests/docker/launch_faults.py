@@ -10,81 +10,17 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import docker
-import psutil
-
 from kit.events import CaseStarted
-from kit.host.container import RUN_LABEL
 from kit.host.planner import new_run_id
-from kit.plan import NullCheck, NullSession, Plan
+from kit.plan import NullCheck, NullSession
+from tests.docker.launch_stage import CRASH, GREEN, IN_FLIGHT, PASS, REFUSED, STOPPED, Stage, acts
 from tests.jobs import Outcome, outcome
 from tests.launcher import Job, Launch, image_definition
 from tests.rehearsal import null_plan
-
-PASS, HANG = NullCheck(act="pass"), NullCheck(act="hang")
-GREEN = {"0/0-pass": "passed", "1/0-pass": "passed"}
-IN_FLIGHT = {"0/0-pass": "passed", "0/1-hang": "crashed", "0/2-pass": "missing", "1/0-pass": "missing"}
-STOPPED = IN_FLIGHT | {"0/1-hang": "missing"}
-CRASH = {"0/0-pass": "passed", "0/2-pass": "missing", "1/0-pass": "passed"}
-REFUSED = {"0/0-pass": "environment", "1/0-pass": "environment"}
-
-
-def acts(*names: str, **options: Any) -> Plan:
-    """One session with these acts, and a second one with a pass."""
-    return null_plan([NullCheck(act=name) for name in names], [PASS], **options)  # type: ignore[arg-type]
-
-
-@dataclass
-class Stage:
-    """Where a fault is provoked: an engine that answers at `url`, the image's definition, and an empty folder."""
-
-    client: "docker.DockerClient"
-    url: str
-    images: Path
-    folder: Path
-    runs: list[str] = field(default_factory=list)
-
-    def launch(
-        self, plan: Plan, output: str = "out", environment: dict[str, str] | None = None, **options: Any
-    ) -> Launch:
-        """Launch `plan` in the background; options of `Job`, and those of `subprocess.Popen` below ``process``."""
-        run_id = new_run_id()
-        self.runs.append(run_id)
-        process = options.pop("process", {})
-        job = Job(
-            plan=plan.model_copy(update={"run_id": run_id}),
-            output=str(self.folder / output),
-            images=str(options.pop("images", self.images)),
-            **options,
-        )
-        return Launch(job, environment={"DOCKER_HOST": self.url} | (environment or {}), **process)
-
-    def in_flight(self, **options: Any) -> Launch:
-        """A launch that hangs in its second case."""
-        launch = self.launch(acts("pass", "hang", "pass", case=60, **options))
-        launch.wait_for(CaseStarted, "hang")
-        return launch
-
-    def containers(self) -> list[Any]:
-        """The containers of the launches of this stage."""
-        found = [self.client.containers.list(all=True, filters={"label": f"{RUN_LABEL}={run}"}) for run in self.runs]
-        return [container for some in found for container in some]
-
-    def container(self) -> Any:
-        """The only one."""
-        (one,) = self.containers()
-        return one
-
-    def process(self, words: str) -> psutil.Process:
-        """A process of the container, by a part of its command line."""
-        first = psutil.Process(int(self.container().attrs["State"]["Pid"]))
-        found = [p for p in (first, *first.children(recursive=True)) if words in " ".join(p.cmdline())]
-        return found[-1]
-
 
 Provoke = Callable[[Stage], Outcome | int]
 """Gives the exit code alone where there are no reports."""

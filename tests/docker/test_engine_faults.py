@@ -13,7 +13,7 @@ import docker
 import pytest
 
 from kit.events import CaseStarted
-from tests.docker.launch_faults import GREEN, IN_FLIGHT, Stage, acts
+from tests.docker.launch_stage import GREEN, IN_FLIGHT, Stage, acts
 from tests.launcher import build
 
 pytestmark = [

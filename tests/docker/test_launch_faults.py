@@ -16,7 +16,8 @@ import docker
 import pytest
 from lxml import etree
 
-from tests.docker.launch_faults import FAULTS, Fault, Stage
+from tests.docker.launch_faults import FAULTS, Fault
+from tests.docker.launch_stage import Stage
 from tests.jobs import Outcome
 from tests.launcher import build
 
