@@ -152,6 +152,23 @@ class AllReduce(Record):
     seconds: float
 
 
+class AdapterFile(Record):
+    """An adapter whose files are unusual or damaged: honoured or refused with a clear error, and the others unchanged.
+
+    Attributes:
+        variant: name in `kit.synthetic.adapter_variants`.
+        adapter: the sound adapter of which the variant is made. neighbour: another one, which must stay as it is.
+        prompt_lengths, seed: as in `PromptLogprobs`.
+    """
+
+    check: Literal["adapter-file"] = "adapter-file"
+    variant: str
+    adapter: str
+    neighbour: str
+    prompt_lengths: tuple[int, ...]
+    seed: int
+
+
 class NullCheck(Record):
     """What the null subject does in this case; no battery plans it. It lets every way to end be rehearsed without SGLang or a GPU.
 
@@ -169,6 +186,7 @@ class NullCheck(Record):
 
 CheckSpec = Annotated[
     PromptLogprobs
+    | AdapterFile
     | GivenPrompt
     | MixedBatchRow
     | DecodeLogprobs

@@ -7,6 +7,7 @@ from kit.checks.outcome import CheckResult, NotApplicable
 from kit.lora_kernel_spec import LoraKernel
 from kit.offline_spec import CompileKernel, ExecuteMlir
 from kit.plan import (
+    AdapterFile,
     AllReduce,
     CacheReuse,
     CheckSpec,
@@ -53,6 +54,11 @@ def run_check(spec: CheckSpec, subject: "Subject") -> CheckResult:
             from kit.subjects.sglang_engine import SGLangSubject
 
             return mixed_batch_row.check(spec, _as(SGLangSubject, subject, spec))
+        case AdapterFile():
+            from kit.checks import adapter_file
+            from kit.subjects.sglang_engine import SGLangSubject
+
+            return adapter_file.check(spec, _as(SGLangSubject, subject, spec))
         case TrainerLogprobs():
             from kit.checks import trainer_logprobs
             from kit.subjects.pinned_model import PinnedModelSubject

@@ -15,6 +15,7 @@ from kit.oracles import canary
 from kit.oracles.decoder import DecoderSettings, next_logprobs, next_logprobs_once, of_tokens
 from kit.oracles.experts import ExpertSettings
 from kit.oracles.layers import NO_ADAPTER, Adapter, LowRank, Weights
+from kit.oracles.peft_meaning import Meaning
 from kit.oracles.rope import Rope
 from kit.oracles.twice import Array
 
@@ -144,8 +145,18 @@ class LogprobOracle:
         canary.check_decoders()
         self._settings, self._weights = read_model(model)
         self.adapters: Mapping[str, Adapter] = {name: read_adapter(folder) for name, folder in adapters.items()}
+        self._learnt: dict[str | None, Meaning] = {}
         self._known: dict[tuple[str | None, tuple[int, ...]], Array] = {}
         self._passes = lru_cache(_KEPT_PASSES)(self._forward)
+
+    @property
+    def weights(self) -> Weights:
+        """Of the base model."""
+        return self._weights
+
+    def learn(self, name: str, meaning: Meaning) -> None:
+        """Answer for one more adapter, under a name that is not known yet."""
+        self._learnt[name] = meaning
 
     def logprobs(self, prompt: Sequence[int], identity: str | None) -> Array:
         """[n] token ids → [n − 1] logprobs of tokens 1 … n − 1 in nat; `identity` None is the base model.
@@ -171,7 +182,11 @@ class LogprobOracle:
         return of_tokens(next_logprobs_once(self._settings, self._weights, adapter, prompt), prompt)
 
     def _forward(self, identity: str | None, text: tuple[int, ...]) -> Array:
-        adapter = NO_ADAPTER if identity is None else self.adapters[identity]
-        following = next_logprobs(self._settings, self._weights, adapter, text)
+        if meaning := self._learnt.get(identity):
+            weights = {**self._weights, **meaning.weights}
+            following = next_logprobs(self._settings, weights, meaning.adapter, text)
+        else:
+            adapter = NO_ADAPTER if identity is None else self.adapters[identity]
+            following = next_logprobs(self._settings, self._weights, adapter, text)
         following.flags.writeable = False
         return following

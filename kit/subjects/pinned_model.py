@@ -11,13 +11,12 @@ from kit.errors import EnvironmentFault
 from kit.faults.apply import served_adapters
 from kit.plan import PinnedFolder, PinnedModelSession
 from kit.subjects.device import device_facts
+from kit.subjects.engine_life import EngineLife
 from kit.subjects.sglang_engine import (
     Served,
     device_of,
-    end_with_failed_children,
     engine_facts,
     prompt_logprobs,
-    running_engine,
 )
 from kit.subjects.workspace import Workspace
 
@@ -62,7 +61,7 @@ def engine_arguments(session: PinnedModelSession, model: Path, adapter: Path) ->
 def open_pinned_model(
     session: PinnedModelSession, workspace: Workspace, stand_ins: dict[str, str]
 ) -> Iterator[PinnedModelSubject]:
-    """A warm engine. If one of its processes dies, this process ends at once (`kit.subjects.watcher`).
+    """A warm engine. If one of its processes dies, this process ends at once (`kit.subjects.engine_life`).
 
     Raises:
         EnvironmentFault: no device, or an asset is not as planned. ImageFault: the recorded sample cannot be read.
@@ -75,11 +74,9 @@ def open_pinned_model(
     told = {asset.name: asset.revision for asset in session.assets}
     facts = {"model": session.model.name} | {f"asset.{name}": revision for name, revision in told.items()}
     facts |= engine_facts(session, workspace, arguments) | device | stand_ins
-    with running_engine(arguments) as engine:
-        start = sample.tokens[:4].tolist()
-        prompt_logprobs(engine, [start, start], [None, ADAPTER])
-        end_with_failed_children()
-        yield PinnedModelSubject(engine, sample, facts)
+    start = sample.tokens[:4].tolist()
+    with EngineLife(arguments, lambda engine: prompt_logprobs(engine, [start, start], [None, ADAPTER])) as life:
+        yield PinnedModelSubject(life.engine, sample, facts)
 
 
 def folder_of(asset: PinnedFolder, workspace: Workspace) -> Path:

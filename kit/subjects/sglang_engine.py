@@ -4,9 +4,6 @@ Covers SGLang 0.5.17 and 0.5.19, whose offline engines agree in all that is used
 """
 
 import json
-import os
-import signal
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -22,10 +19,9 @@ from kit.names import unknown
 from kit.oracles.metrics import Values
 from kit.oracles.reference import LogprobOracle
 from kit.plan import ProcessSpec, SGLangSession
-from kit.process import end_descendants
 from kit.subjects.device import device_facts, versions
+from kit.subjects.engine_life import EngineLife
 from kit.subjects.transformers_peer import TransformersPeer
-from kit.subjects.watcher import watched_children
 from kit.subjects.workspace import Workspace
 from kit.synthetic.catalogue import adapter_folder, find_model, model_folder
 from kit.synthetic.prompts import prompts as seeded_prompts
@@ -33,7 +29,6 @@ from kit.synthetic.prompts import prompts as seeded_prompts
 _MOST_TOKENS = 4096
 _MOST_REQUESTS = 8
 _PACKAGES = ("sglang", "sglang-kernel", "sgl-kernel", "torch", "triton", "transformers", "flashinfer-python", "numpy")
-_FAILED_CHILD = 128 + signal.SIGQUIT
 
 
 @dataclass(frozen=True)
@@ -70,13 +65,18 @@ class SGLangSubject:
     """A running engine, with the oracle and the peer of what it serves.
 
     Attributes:
-        facts: versions, device, settings, stand-ins, faults.
+        life: of the engine. facts: versions, device, settings, stand-ins, faults.
     """
 
     session: SGLangSession
     workspace: Workspace
-    engine: Any
+    life: EngineLife
     facts: dict[str, str]
+
+    @property
+    def engine(self) -> Any:
+        """The living `sglang.Engine`."""
+        return self.life.engine
 
     @property
     def vocabulary(self) -> int:
@@ -120,6 +120,10 @@ class SGLangSubject:
     @property
     def _model(self) -> Path:
         return self.workspace.assets / model_folder(self.session.model)
+
+    def adapter_folder(self, name: str) -> Path:
+        """Where the original files of an adapter lie."""
+        return self._adapters[name]
 
     @property
     def _adapters(self) -> dict[str, Path]:
@@ -243,7 +247,7 @@ def engine_arguments(session: SGLangSession, model: Path, adapters: dict[str, Pa
 
 @contextmanager
 def open_sglang(session: SGLangSession, workspace: Workspace, stand_ins: dict[str, str]) -> Iterator[SGLangSubject]:
-    """A warm engine. If one of its processes dies, this process ends at once (`kit.subjects.watcher`).
+    """A warm engine. If one of its processes dies, this process ends at once (`kit.subjects.engine_life`).
 
     Raises:
         EnvironmentFault: no device. UsageFault: an unknown model, adapter or fault.
@@ -252,43 +256,15 @@ def open_sglang(session: SGLangSession, workspace: Workspace, stand_ins: dict[st
     model = served_model(session, workspace.assets / model_folder(session.model), workspace.scratch)
     arguments = engine_arguments(session, model, served_adapters(workspace.faults, originals, workspace.scratch))
     device = device_facts(_device(session))
-    with running_engine(arguments) as engine:
-        subject = SGLangSubject(session, workspace, engine, _facts(session, workspace, arguments, device | stand_ins))
-        _warm_up(subject)
-        yield subject
+    with EngineLife(arguments, lambda engine: _warm_up(engine, session)) as life:
+        yield SGLangSubject(session, workspace, life, _facts(session, workspace, arguments, device | stand_ins))
 
 
-@contextmanager
-def running_engine(arguments: dict[str, Any]) -> Iterator[Any]:
-    """A `sglang.Engine`; no process of it is left. If one of them dies meanwhile, this process ends at once."""
-    import sglang
-
-    engine = sglang.Engine(**arguments)
-    try:
-        with watched_children():
-            yield engine
-    finally:
-        engine.shutdown()
-        end_descendants()
-
-
-def _warm_up(subject: SGLangSubject) -> None:
+def _warm_up(engine: Any, session: SGLangSession) -> None:
     """Compile what the first requests need, so that it counts as start and not as the first case."""
-    identities = [None, *subject.session.adapters]
-    prompts = seeded_prompts([4] * len(identities), subject.vocabulary, seed=0)
-    subject.together(prompts, identities)
-    end_with_failed_children()
-
-
-def end_with_failed_children() -> None:
-    """From now on, end this process where one of the engine reports a failure. After the first request, which installs SGLang's own."""
-    signal.signal(signal.SIGQUIT, _report_failed_child)
-
-
-def _report_failed_child(signum: int, frame: object) -> None:
-    print("kit: a process of the engine reported a failure (SIGQUIT); ending the session", file=sys.stderr, flush=True)
-    end_descendants()
-    os._exit(_FAILED_CHILD)
+    identities = [None, *session.adapters]
+    prompts = seeded_prompts([4] * len(identities), find_model(session.model).vocabulary - 1, seed=0)
+    prompt_logprobs(engine, prompts, identities if session.adapters else None)
 
 
 def _device(session: SGLangSession) -> str:

@@ -17,6 +17,7 @@ import torch
 from kit.oracles.layers import NO_ADAPTER, Adapter, LowRank
 from kit.oracles.limits import Dtype
 from kit.oracles.metrics import Values
+from kit.oracles.peft_meaning import Meaning
 from kit.oracles.reference import read_adapter
 
 _Change: TypeAlias = Callable[[torch.Tensor], torch.Tensor]
@@ -37,6 +38,7 @@ class TransformersPeer:
         self._folder = model
         self._adapters: dict[str | None, Adapter] = {None: NO_ADAPTER}
         self._adapters |= {name: read_adapter(folder) for name, folder in adapters.items()}
+        self._weights: dict[str | None, Mapping[str, Values]] = {}
         self._dtype: torch.dtype = getattr(torch, dtype)
         self._device = device
         self._known: dict[tuple[str | None, tuple[int, ...]], Values] = {}
@@ -45,12 +47,17 @@ class TransformersPeer:
         """[n] token ids → [n − 1] logprobs in nat: logits in the dtype, log-softmax in float32 as SGLang does it."""
         key = (identity, tuple(prompt))
         if key not in self._known:
-            with torch.inference_mode(), self._adapted(self._adapters[identity]):
+            replaced = self._replaced(self._weights.get(identity, {}))
+            with torch.inference_mode(), replaced, self._adapted(self._adapters[identity]):
                 tokens = torch.tensor([list(prompt)], device=self._device)
                 logits = self._model(input_ids=tokens, use_cache=False).logits[0, :-1]
                 logprobs = logits.float().log_softmax(dim=-1).gather(-1, tokens[0, 1:, None])[:, 0]
             self._known[key] = logprobs.double().cpu().numpy().astype(np.float64)
         return self._known[key]
+
+    def learn(self, name: str, meaning: Meaning) -> None:
+        """Answer for one more adapter, under a name that is not known yet."""
+        self._adapters[name], self._weights[name] = meaning.adapter, meaning.weights
 
     @cached_property
     def _model(self) -> Any:
@@ -64,6 +71,18 @@ class TransformersPeer:
             local_files_only=True,
         )
         return loaded.to(self._device).eval()
+
+    @contextmanager
+    def _replaced(self, weights: Mapping[str, Values]) -> Iterator[None]:
+        places = [(self._model.get_submodule(name.rpartition(".")[0]), name.rpartition(".")[2]) for name in weights]
+        kept = [getattr(module, part) for module, part in places]
+        try:
+            for (module, part), tensor in zip(places, weights.values(), strict=True):
+                setattr(module, part, torch.nn.Parameter(self._own(tensor), requires_grad=False))
+            yield
+        finally:
+            for (module, part), tensor in zip(places, kept, strict=True):
+                setattr(module, part, tensor)
 
     @contextmanager
     def _adapted(self, adapter: Adapter) -> Iterator[None]:
