@@ -35,7 +35,7 @@ _STOPPED = ("exited", "dead", "stopped")
 _ALIVE = ("running", "paused", "restarting")
 
 
-def connect(timeout: float = 5.0) -> "docker.DockerClient":
+def connect(timeout: float = _TIMEOUT_SECONDS) -> "docker.DockerClient":
     """A client of an engine that answers (``DOCKER_HOST``, else the usual socket).
 
     Raises:

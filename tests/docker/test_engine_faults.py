@@ -13,6 +13,8 @@ import docker
 import pytest
 
 from kit.events import CaseStarted
+from kit.host.image_store import check_image
+from kit.image import find_image
 from tests.docker.launch_stage import GREEN, IN_FLIGHT, Stage, acts
 from tests.launcher import build
 
@@ -94,7 +96,7 @@ def engine(
     folder.chmod(0o755)
     engine = OwnEngine(folder)
     try:
-        tags = [tag for tag in client.images.get("kit-rehearsal:1").tags if tag.startswith("kit-rehearsal:")]
+        tags = [check_image(client, find_image("rehearsal", images)).tag]  # by content: nobody moves it
         with subprocess.Popen(["docker", "save", *tags], stdout=subprocess.PIPE) as save:
             load = ["docker", "--host", engine.url, "load", "--quiet"]
             subprocess.run(load, stdin=save.stdout, check=True, stdout=subprocess.DEVNULL)

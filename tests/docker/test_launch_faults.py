@@ -16,6 +16,8 @@ import docker
 import pytest
 from lxml import etree
 
+from kit.host.image_store import check_image
+from kit.image import find_image
 from tests.docker.launch_faults import FAULTS, Fault
 from tests.docker.launch_stage import Stage
 from tests.jobs import Outcome
@@ -65,7 +67,7 @@ def podman_engine(
 
     service = subprocess.Popen(["podman", "system", "service", "--time=0", f"unix://{socket}"], cwd=socket.parent)
     try:
-        tags = [tag for tag in client.images.get("kit-rehearsal:1").tags if tag.startswith("kit-rehearsal:")]
+        tags = [check_image(client, find_image("rehearsal", images)).tag]  # by content: nobody moves it
         with subprocess.Popen(["docker", "save", *tags], stdout=subprocess.PIPE) as save:
             subprocess.run(["podman", "load", "--quiet"], stdin=save.stdout, check=True, stdout=subprocess.DEVNULL)
         engine = docker.DockerClient(base_url=f"unix://{socket}", timeout=30)
