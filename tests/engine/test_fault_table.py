@@ -4,6 +4,10 @@ The engine here is transformers in float32 with adapters merged into the weights
 that it stands for a correct engine. Faults act around it as they do around SGLang, and limits are the same code.
 """
 
+import importlib.util
+import os
+import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,18 +22,22 @@ pytest.importorskip("transformers")
 import torch
 import transformers
 
+from kit.batteries.sessions import sglang
 from kit.checks import prompt_logprobs
 from kit.checks.logprobs import Compared, accuracy, compare, effect
 from kit.faults.apply import served_adapters, served_logprobs
 from kit.faults.catalogue import FAULTS, parse_fault
 from kit.measurement import Measurement
 from kit.oracles.reference import LogprobOracle, read_adapter
+from kit.paths import package_folder
 from kit.plan import InjectedFault, PromptLogprobs
+from kit.profile import find_profile
 from kit.subjects.sglang_engine import Served
 from kit.subjects.transformers_peer import TransformersPeer
 from kit.synthetic.catalogue import MODELS
 from kit.synthetic.files import model_files
 from kit.synthetic.prompts import prompts
+from tests.engine.answer import Answers, Job
 
 pytestmark = pytest.mark.engine
 
@@ -170,3 +178,24 @@ def test_a_fault_is_named(engine: Merged, text: str, says: str) -> None:
     finally:
         engine.faults = ()
     assert explained["says"].endswith(f"{says}."), explained
+
+
+@pytest.mark.skipif(importlib.util.find_spec("sglang") is None, reason="SGLang is not installed")
+@pytest.mark.parametrize("text", ["adapter-query-transposed", "position-shifted"])
+def test_a_fault_is_red_around_sglang_too(tmp_path: Path, text: str) -> None:
+    """At strength 0.01, in a process of its own as always; where the fault does not act, cases stay green."""
+    fault = parse_fault(text)
+    written("tiny-qwen3", 0.01, tmp_path)
+    session = sglang(find_profile("cpu"), MODELS["tiny-qwen3"], ADAPTERS).spec
+    checks = [PromptLogprobs(adapter=adapter, prompt_lengths=(33, 64), seed=40) for adapter in (None, *ADAPTERS)]
+    job = Job(session=session, checks=checks, assets=tmp_path, scratch=tmp_path / "scratch", faults=(fault,))
+    job.scratch.mkdir()
+    (tmp_path / "job.json").write_text(job.model_dump_json())
+    command = [sys.executable, "-m", "tests.engine.answer", str(tmp_path / "job.json"), str(tmp_path / "result.json")]
+    root = package_folder().parent
+    environment = {**os.environ, "PYTHONPATH": str(root)}
+    ended = subprocess.run(command, env=environment, cwd=root, capture_output=True, text=True, timeout=800)
+    assert ended.returncode == 0, ended.stderr[-4000:]
+    answers = Answers.model_validate_json((tmp_path / "result.json").read_bytes())
+    red = [any(not m.within for m in measured) for measured in answers.measurements]
+    assert red == [FAULTS[fault.name].acts_on == "answers", True, True]
