@@ -42,7 +42,6 @@ from tests.engine.answer import Answers, Job
 pytestmark = pytest.mark.engine
 
 ADAPTERS = ("adapter-0", "adapter-1")
-STRENGTHS = (0.1, 0.01)
 TABLE = (
     "adapter-scaling=2",
     "adapter-scaling-root",
@@ -109,10 +108,16 @@ def written(model: str, strength: float, folder: Path) -> Path:
     return folder / model
 
 
-@pytest.fixture(scope="module", params=[(m, s) for m in MODELS for s in STRENGTHS], ids=lambda p: f"{p[0]}-{p[1]}")
+@pytest.fixture(scope="module")
 def engine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Merged]:
     folder = tmp_path_factory.mktemp("faults")
     yield Merged(written(*request.param, folder), folder / "scratch")
+
+
+def engines(*strengths: float) -> pytest.MarkDecorator:
+    """Every model with adapters of these strengths."""
+    each = [pytest.param((model, s), id=f"{model}-{s}") for model in MODELS for s in strengths]
+    return pytest.mark.parametrize("engine", each, indirect=True, scope="module")
 
 
 def judged(engine: Merged, asked: Sequence[Sequence[int]], identity: str, base: Compared) -> list[Measurement]:
@@ -125,10 +130,11 @@ def served_base(engine: Merged, asked: Sequence[Sequence[int]]) -> Compared:
 
 
 def test_the_table_is_of_the_catalogue() -> None:
-    known = {name for name, kind in FAULTS.items() if kind.acts_on != "ranks"}
+    known = {name for name, kind in FAULTS.items() if kind.acts_on in ("adapters", "answers")}
     assert {parse_fault(text).name for text in TABLE} == known - {"adapter-missing"}
 
 
+@engines(0.1, 0.01)
 @pytest.mark.parametrize("text", [*TABLE, "adapter-missing"])
 def test_a_fault_is_red(engine: Merged, text: str) -> None:
     asked = prompts([33, 64], engine.vocabulary, seed=40)
@@ -144,6 +150,7 @@ def test_a_fault_is_red(engine: Merged, text: str) -> None:
         engine.faults = ()
 
 
+@engines(0.1)
 def test_without_a_fault_nothing_is_red_over_20_seeds(engine: Merged) -> None:
     closest = np.inf
     for seed in SEEDS:
@@ -157,6 +164,7 @@ def test_without_a_fault_nothing_is_red_over_20_seeds(engine: Merged) -> None:
     print(f"\nclosest margin {closest:.2f}")
 
 
+@engines(0.01)
 @pytest.mark.parametrize(
     ("text", "says"),
     [
