@@ -154,7 +154,7 @@ def test_a_fault_is_red(engine: Merged, text: str) -> None:
 def test_without_a_fault_nothing_is_red_over_20_seeds(engine: Merged) -> None:
     closest = np.inf
     for seed in SEEDS:
-        asked = prompts([17, 33], engine.vocabulary, seed)
+        asked = prompts([33], engine.vocabulary, seed)
         base = served_base(engine, asked)
         measured = list(accuracy(base))
         for identity in ADAPTERS:
