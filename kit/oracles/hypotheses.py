@@ -22,7 +22,7 @@ FITTED_BETTER = 4.0
 """By which factor a fitted scale must beat every fault without a free number: else those say more."""
 
 FEWEST_VALUES = 8
-MOST_TOKENS = 512
+MOST_TOKENS = 256
 """Fewer values fit by chance; more tokens tell no more."""
 
 _SAME_SCALE = 1e-3
