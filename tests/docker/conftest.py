@@ -22,5 +22,7 @@ def base() -> str:
 
 @pytest.fixture(scope="session")
 def client(base: str) -> docker.DockerClient:
-    """A client of that engine."""
-    return connect()
+    """A client of that engine, patient enough for a busy machine."""
+    client = connect()
+    client.api.timeout = 300
+    return client
