@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
+from kit.batteries import adapter_files
 from kit.batteries.planned import Planned
 from kit.batteries.sessions import OF_EXPERTS, plain_adapters, sglang
 from kit.batteries.variants import variants_of
@@ -32,6 +33,7 @@ def cases(profile: Profile) -> Iterator[Planned]:
         yield from _named(model.name, sglang(profile, model, adapters), aspects)
     plain = sglang(profile, TINY_QWEN3, plain_adapters(TINY_QWEN3))
     yield from _named(TINY_QWEN3.name, plain, edges(TINY_QWEN3))
+    yield from adapter_files.cases(profile)
     for name, variant in variants_of(profile):
         if variant.absent is not None:
             case_id = f"lora-logprob/{TINY_QWEN3.name}+{name}/base"
