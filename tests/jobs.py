@@ -39,10 +39,6 @@ def adapter_case_started(event: AnyEvent) -> bool:
     return isinstance(event, CaseStarted) and event.case == "lora-logprob/tiny-qwen3/adapter-0"
 
 
-KNOWN_KERNELS = {"kernels/triton-unified-extend/temperature", "kernels/triton-window-decode/beyond"}
-"""Known faults of SGLang's kernels on every machine, waived: docs/findings/0010 and 0011."""
-
-
 class Job:
     """A ``kit run`` in the background."""
 

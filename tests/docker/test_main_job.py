@@ -16,11 +16,23 @@ from kit.events import CaseStarted
 from kit.host.container import RUN_LABEL
 from kit.image import content_tag, find_image
 from kit.plan import Plan
-from tests.jobs import KNOWN_KERNELS, Job, Outcome, adapter_case_started, kit, outcome
+from kit.synthetic.catalogue import MODELS
+from tests.jobs import Job, Outcome, adapter_case_started, kit, outcome
 
 pytestmark = [pytest.mark.docker, pytest.mark.engine]
 DOCKER = ("--profile", "cpu", "--runtime", "docker")
 LORA = "lora-logprob/tiny-qwen3"
+ENGINE = [f"--case={LORA}/{aspect}" for aspect in ("base", "adapter-0", "adapter-1", "vocabulary-edges")]
+KERNELS = "--case=kernels/triton-*d64-dv64-s5"
+WAIVED = {
+    f"{LORA}/vocabulary-edges",
+    *(f"lora-logprob/{model}/rslora" for model in MODELS),
+    *(f"lora-logprob/tiny-gpt-oss/{identity}-decode" for identity in ("base", "adapter-1")),
+    "lora-logprob/tiny-gpt-oss+bfloat16/adapter-1-decode",
+    "kernels/triton-unified-extend/temperature",
+    "kernels/triton-window-decode/beyond",
+}
+"""What is wrong in SGLang: docs/findings/0001, 0010, 0011 and 0032."""
 
 
 @pytest.fixture(scope="module")
@@ -54,29 +66,33 @@ def process_in(container: "docker.models.containers.Container", words: str) -> p
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
-    return Job(tmp_path_factory.mktemp("whole") / "out", *DOCKER).finish(900)
+    return Job(tmp_path_factory.mktemp("whole") / "out", *DOCKER).finish(2000)
 
 
+@pytest.mark.timeout(2100)
 def test_the_cpu_profile_conforms_in_its_image(whole: Outcome) -> None:
-    """The container has 6 GiB; the run as a whole takes at most 180 s on two free cores."""
+    """The one run of the whole profile: green within its own time limits and the container's 6 GiB, except what is waived."""
     assert whole.code == 0, whole.text
-    assert {name for name, status in whole.statuses.items() if status != "passed"} == {
-        f"{LORA}/vocabulary-edges"
-    } | KNOWN_KERNELS
-    assert whole.statuses[f"{LORA}/vocabulary-edges"] == "waived"
+    assert "CONFORMS (exit code 0)" in whole.text
+    assert set(whole.statuses.values()) == {"passed", "waived", "skipped"}
+    assert {name for name, status in whole.statuses.items() if status == "waived"} == WAIVED
+    plan = Plan.model_validate_json((whole.folder / "plan.json").read_bytes())
+    not_run = {name for name, status in whole.statuses.items() if status == "skipped"}
+    assert not_run == {case.id for case in plan.cases if case.skip is not None}
+    assert len(whole.statuses) > 200 and len(whole.result.sessions) > 8
     assert {case.battery for case in whole.result.cases} == {"lora-logprob", "multi-lora", "kernels"}
     assert whole.result.runtime == "docker"
     assert whole.result.image["tag"] == content_tag(find_image("cpu"))
 
 
 def test_auto_takes_the_engine_and_says_so(tmp_path: Path) -> None:
-    done = Job(tmp_path / "out", "--profile", "cpu", "--battery", "kernels", "--case", "*d64-dv64-s5").finish(300)
+    done = Job(tmp_path / "out", "--profile", "cpu", KERNELS).finish(300)
     assert done.code == 0, done.text
     assert "runtime: docker (an engine answers)" in done.text
 
 
 def test_the_container_is_closed_up(tmp_path: Path, client: "docker.DockerClient") -> None:
-    job = Job(tmp_path / "out", *DOCKER, "--battery", "kernels")
+    job = Job(tmp_path / "out", *DOCKER, "--case", "kernels/triton-*")
     job.wait_for(lambda event: isinstance(event, CaseStarted))
     container = running(client)
     settings = container.attrs["HostConfig"]
@@ -97,19 +113,19 @@ def test_the_container_is_closed_up(tmp_path: Path, client: "docker.DockerClient
 
 
 def test_a_killed_container_loses_no_verdict(tmp_path: Path, client: "docker.DockerClient") -> None:
-    job = Job(tmp_path / "out", *DOCKER)
+    job = Job(tmp_path / "out", *DOCKER, *ENGINE, KERNELS)
     job.wait_for(adapter_case_started)
     running(client).kill()
     done = job.finish(60)
     assert done.code == 5
     assert done.statuses[f"{LORA}/base"] == "passed"
     assert done.statuses[f"{LORA}/adapter-0"] == "crashed"
-    assert set(done.statuses.values()) == {"passed", "waived", "crashed", "missing"}
+    assert set(done.statuses.values()) == {"passed", "crashed", "missing"}
     assert "SIGKILL" in done.reason(f"{LORA}/adapter-0")
 
 
 def test_a_removed_container_loses_no_verdict(tmp_path: Path, client: "docker.DockerClient") -> None:
-    job = Job(tmp_path / "out", *DOCKER, "--case", f"{LORA}/*")
+    job = Job(tmp_path / "out", *DOCKER, *ENGINE)
     job.wait_for(adapter_case_started)
     running(client).remove(force=True)
     done = job.finish(60)
@@ -119,7 +135,7 @@ def test_a_removed_container_loses_no_verdict(tmp_path: Path, client: "docker.Do
 
 
 def test_a_killed_engine_child_loses_no_verdict(tmp_path: Path, client: "docker.DockerClient") -> None:
-    job = Job(tmp_path / "out", *DOCKER, "--case", f"{LORA}/*", "--case", "*d64-dv64-s5")
+    job = Job(tmp_path / "out", *DOCKER, *ENGINE, KERNELS)
     job.wait_for(adapter_case_started)
     process_in(running(client), "sglang::scheduler").kill()
     done = job.finish(300)
@@ -132,16 +148,16 @@ def test_a_killed_engine_child_loses_no_verdict(tmp_path: Path, client: "docker.
 
 
 def test_a_killed_worker_loses_no_verdict(tmp_path: Path, client: "docker.DockerClient") -> None:
-    job = Job(tmp_path / "out", *DOCKER, "--case", f"{LORA}/*")
+    job = Job(tmp_path / "out", *DOCKER, *ENGINE)
     job.wait_for(adapter_case_started)
     process_in(running(client), "python -m kit.worker /kit/run").kill()
     done = job.finish(60)
     assert done.code == 5
     assert done.statuses == {
-        f"{LORA}/vocabulary-edges": "waived",
         f"{LORA}/base": "passed",
         f"{LORA}/adapter-0": "crashed",
         f"{LORA}/adapter-1": "missing",
+        f"{LORA}/vocabulary-edges": "missing",
     }
     assert "SIGKILL" in done.reason(f"{LORA}/adapter-0")
 
