@@ -20,7 +20,7 @@ peft = pytest.importorskip("peft")
 
 SMALL = replace(TINY_QWEN3, hidden=32, heads=2, kv_heads=1, head_dim=16, intermediate=64)
 BASE = {name: tensor.astype(np.float64) for name, tensor in model_weights(SMALL).items()}
-MODULES = [name for name, _, _ in linear_modules(SMALL)]
+MODULES = [module.name for module in linear_modules(SMALL)]
 COMPARED = [name for name, variant in VARIANTS.items() if variant.right is not Right.REFUSE]
 SINGLE_PRECISION = {"init-pissa"}
 """peft decomposes nothing else than float32."""
