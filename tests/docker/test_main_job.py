@@ -28,7 +28,6 @@ WAIVED = {
     f"{LORA}/vocabulary-edges",
     *(f"lora-logprob/{model}/rslora" for model in MODELS),
     *(f"lora-logprob/tiny-gpt-oss/{identity}-decode" for identity in ("base", "adapter-1")),
-    "lora-logprob/tiny-gpt-oss+bfloat16/adapter-1-decode",
     "kernels/triton-unified-extend/temperature",
     "kernels/triton-window-decode/beyond",
 }
