@@ -96,6 +96,12 @@ class Outcome:
         """Case id to status."""
         return {case.id: case.status.value for case in self.result.cases}
 
+    @property
+    def asked(self) -> dict[str, str]:
+        """Case id to status, without the cases that the plan skips."""
+        plan = Plan.model_validate_json((self.folder / "plan.json").read_bytes())
+        return {case.id: self.statuses[case.id] for case in plan.cases if case.skip is None}
+
     def reason(self, case_id: str) -> str:
         """Why a case is not green."""
         return next(case.reason for case in self.result.cases if case.id == case_id)

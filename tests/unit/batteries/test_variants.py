@@ -108,7 +108,10 @@ def test_every_adapter_of_the_catalogue_is_asked_where_there_is_a_gpu(model: str
 
 def test_tensor_parallel_engines_are_asked_as_much_as_those_on_one_gpu() -> None:
     cases = {case.id: case.spec for _, case in lora_logprob.cases(find_profile("h200-2gpu"))}
+    asked = set()
     for case_id, spec in cases.items():
         subject, aspect = case_id.split("/")[1:]
-        if subject in MODELS and aspect not in ("vocabulary-edges", "target-modules"):
+        if subject in MODELS and isinstance(spec, PromptLogprobs | DecodeLogprobs | Repeatability):
             assert cases[f"lora-logprob/{subject}+tensor-parallel/{aspect}"] == spec
+            asked.add((subject, spec.check))
+    assert len(asked) == 3 * len(MODELS)

@@ -62,7 +62,7 @@ def test_an_engine_that_does_not_answer_is_exit_3_with_what_to_do(tmp_path: Path
     assert "no container engine answers" in done.stderr
     assert "--runtime local" in done.stderr
     told = outcome(tmp_path / "out", done.returncode, done.stdout)
-    assert set(told.statuses.values()) == {"environment"}
+    assert set(told.asked.values()) == {"environment"}
 
 
 def test_a_cache_that_cannot_be_written_is_exit_3(tmp_path: Path) -> None:
