@@ -48,10 +48,15 @@ def test_a_shortened_plan_still_tells_any_change() -> None:
     assert shortened(plan).count("\n") == 6
 
 
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cache")
+
+
 @pytest.mark.parametrize("name", NAMES)
-def test_the_plan_is_as_written(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_plan_is_as_written(name: str, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As on a machine that has fetched no asset."""
-    monkeypatch.setenv("KIT_CACHE", str(tmp_path))
+    monkeypatch.setenv("KIT_CACHE", str(cache))
     path = FOLDER / f"plan-{name}.txt"
     if os.environ.get("WRITE_SNAPSHOTS"):
         path.write_text(told(name), encoding="utf-8")
