@@ -101,6 +101,8 @@ _FURTHER_DENSE_ADAPTERS = (
     AdapterShape("query-value", rank=8, alpha=15, modules=("q_proj", "v_proj")),
     AdapterShape("attention", rank=8, alpha=9, modules=ATTENTION),
     AdapterShape("mlp", rank=8, alpha=17, modules=MLP),
+    AdapterShape("embedding", rank=8, alpha=12, modules=("embed_tokens",)),
+    AdapterShape("lm-head", rank=8, alpha=14, modules=("lm_head",)),
     AdapterShape("head", rank=16, alpha=23, modules=HEAD),
     AdapterShape("everything", rank=16, alpha=21, modules=(*ATTENTION, *MLP, *HEAD)),
 )
@@ -114,6 +116,8 @@ _FURTHER_EXPERT_ADAPTERS = (
     AdapterShape("rank-64", rank=64, alpha=90, modules=ATTENTION),
     AdapterShape("rslora", rank=8, alpha=5, modules=ATTENTION, stabilised=True),
     AdapterShape("query-value", rank=8, alpha=15, modules=("q_proj", "v_proj")),
+    AdapterShape("embedding", rank=8, alpha=12, modules=("embed_tokens",)),
+    AdapterShape("lm-head", rank=8, alpha=14, modules=("lm_head",)),
     AdapterShape("head", rank=16, alpha=23, modules=HEAD),
     AdapterShape("attention-head", rank=16, alpha=21, modules=(*ATTENTION, *HEAD)),
     AdapterShape("experts", rank=8, alpha=17, modules=MLP),
