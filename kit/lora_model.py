@@ -5,10 +5,10 @@ from typing import Literal, Self
 
 from pydantic import Field, JsonValue, model_validator
 
+from kit.check_spec import Published
 from kit.measurement import Record
 from kit.names import unknown
 from kit.paths import data_folder
-from kit.plan import Published
 from kit.toml import load_toml
 
 LORA_MODELS_FILE = "lora_models.toml"

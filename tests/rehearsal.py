@@ -7,10 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from kit.check_spec import NullCheck
 from kit.events import AnyEvent, parse_lines
 from kit.host.runtime import Runtime
 from kit.host.supervisor import Observed, StopRequest, supervise
-from kit.plan import Case, NullCheck, NullSession, Plan, Session
+from kit.plan import Case, NullSession, Plan, Session
 from kit.profile import find_profile
 from kit.results.model import CaseResult, Mode, RunResult
 from kit.results.verdict import judge

@@ -4,7 +4,8 @@ from collections.abc import Iterator
 
 from kit.batteries.planned import Planned
 from kit.batteries.sessions import sglang
-from kit.plan import AdapterFile, Case, Session, SGLangSession
+from kit.check_spec import AdapterFile
+from kit.plan import Case, Session, SGLangSession
 from kit.profile import Profile
 from kit.synthetic.adapter_variants import VARIANTS
 from kit.synthetic.catalogue import TINY_QWEN3

@@ -5,7 +5,8 @@ from itertools import product
 from typing import Final
 
 from kit.batteries.planned import Planned
-from kit.plan import AllReduce, Case, CollectiveSession, Session
+from kit.check_spec import AllReduce
+from kit.plan import Case, CollectiveSession, Session
 from kit.profile import Profile
 
 MEBIBYTES: Final = (1, 16, 256)

@@ -6,7 +6,8 @@ from kit.batteries import adapter_files
 from kit.batteries.planned import Planned
 from kit.batteries.sessions import OF_EXPERTS, plain_adapters, sglang
 from kit.batteries.variants import variants_of
-from kit.plan import CacheReuse, Case, CheckSpec, DecodeLogprobs, GivenPrompt, PromptLogprobs, Repeatability, Session
+from kit.check_spec import CacheReuse, CheckSpec, DecodeLogprobs, GivenPrompt, PromptLogprobs, Repeatability
+from kit.plan import Case, Session
 from kit.profile import Profile
 from kit.synthetic.catalogue import MODELS, TINY_QWEN3, ModelShape
 

@@ -7,9 +7,10 @@ from pydantic import JsonValue, TypeAdapter
 from kit.asset import Asset, load_assets
 from kit.batteries.planned import Planned
 from kit.batteries.sessions import sglang
+from kit.check_spec import TargetModules, TrainerLogprobs
 from kit.lora_model import LoraModel, find_lora_model, load_lora_models
 from kit.names import unknown
-from kit.plan import Case, PinnedFolder, PinnedModelSession, Session, TargetModules, TrainerLogprobs
+from kit.plan import Case, PinnedFolder, PinnedModelSession, Session
 from kit.profile import Profile, RealModelSettings
 from kit.synthetic.catalogue import TINY_QWEN3
 

@@ -4,7 +4,8 @@ from collections.abc import Iterator
 
 from kit.batteries.planned import Planned
 from kit.batteries.sessions import sglang
-from kit.plan import Case, MixedBatchRow
+from kit.check_spec import MixedBatchRow
+from kit.plan import Case
 from kit.profile import Profile
 from kit.synthetic.catalogue import TINY_QWEN3
 

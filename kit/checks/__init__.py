@@ -3,10 +3,7 @@
 from typing import TYPE_CHECKING, TypeVar
 
 from kit.attention_spec import Extend, GroupedDecode, Prefill
-from kit.checks.outcome import CheckResult, NotApplicable
-from kit.lora_kernel_spec import LoraKernel
-from kit.offline_spec import CompileKernel, ExecuteMlir
-from kit.plan import (
+from kit.check_spec import (
     AdapterFile,
     AllReduce,
     CacheReuse,
@@ -20,6 +17,9 @@ from kit.plan import (
     TargetModules,
     TrainerLogprobs,
 )
+from kit.checks.outcome import CheckResult, NotApplicable
+from kit.lora_kernel_spec import LoraKernel
+from kit.offline_spec import CompileKernel, ExecuteMlir
 
 if TYPE_CHECKING:
     from kit.subjects import Subject

@@ -11,12 +11,12 @@ from pathlib import Path
 import numpy as np
 from pydantic import JsonValue
 
+from kit.check_spec import AdapterFile
 from kit.checks.logprobs import Compared, Prompts, accuracy, compare, effect, same_again
 from kit.checks.outcome import CheckResult
 from kit.measurement import Measurement
 from kit.oracles import limits, metrics
 from kit.oracles.peft_meaning import read_meaning
-from kit.plan import AdapterFile
 from kit.subjects.adapter_loading import Reply, load, serve, unload
 from kit.subjects.engine_life import EngineDied
 from kit.subjects.sglang_engine import Served, SGLangSubject

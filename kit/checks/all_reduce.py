@@ -2,10 +2,10 @@
 
 from pydantic import JsonValue
 
+from kit.check_spec import AllReduce
 from kit.checks.outcome import CheckResult, shown
 from kit.measurement import Measurement
 from kit.oracles import limits
-from kit.plan import AllReduce
 from kit.subjects.collectives import Collectives
 
 _BYTES = {"float32": 4, "bfloat16": 2}

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 import numpy as np
 from pydantic import JsonValue
 
+from kit.check_spec import CacheReuse, DecodeLogprobs, Repeatability
 from kit.checks.explanation import explanation
 from kit.checks.logprobs import Compared, accuracy, by_position, compare, same_again, worst_position
 from kit.checks.outcome import CheckResult
 from kit.measurement import Measurement
 from kit.oracles import limits, metrics
-from kit.plan import CacheReuse, DecodeLogprobs, Repeatability
 from kit.subjects.sglang_engine import Generated, Served, SGLangSubject
 from kit.synthetic.prompts import prompts as seeded_prompts
 

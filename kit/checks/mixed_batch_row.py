@@ -2,11 +2,11 @@
 
 from pydantic import JsonValue
 
+from kit.check_spec import MixedBatchRow
 from kit.checks.explanation import explanation
 from kit.checks.logprobs import accuracy, by_position, compare, effect, same_again, worst_position
 from kit.checks.outcome import CheckResult, shown
 from kit.oracles import metrics
-from kit.plan import MixedBatchRow
 from kit.subjects.sglang_engine import SGLangSubject
 from kit.synthetic.prompts import prompts as seeded_prompts
 

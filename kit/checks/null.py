@@ -3,9 +3,9 @@
 import math
 import time
 
+from kit.check_spec import NullCheck
 from kit.checks.outcome import CheckResult
 from kit.measurement import Comparison, LimitSource, Measurement
-from kit.plan import NullCheck
 from kit.subjects.null import NullSubject
 
 

@@ -2,11 +2,11 @@
 
 from pydantic import JsonValue
 
+from kit.check_spec import GivenPrompt, PromptLogprobs
 from kit.checks.explanation import explanation
 from kit.checks.logprobs import Compared, accuracy, by_position, compare, effect, per_prompt, worst_position
 from kit.checks.outcome import CheckResult
 from kit.measurement import Measurement
-from kit.plan import GivenPrompt, PromptLogprobs
 from kit.subjects.sglang_engine import SGLangSubject
 from kit.synthetic.prompts import prompts as seeded_prompts
 

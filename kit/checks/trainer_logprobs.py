@@ -8,11 +8,11 @@ where kit takes them in float64, which moves a mean by less than one part in a m
 import numpy as np
 from pydantic import JsonValue
 
+from kit.check_spec import TrainerLogprobs
 from kit.checks.outcome import CheckResult, shown
 from kit.measurement import Comparison, LimitSource, Measurement
 from kit.oracles import limits, metrics
 from kit.oracles.metrics import Values
-from kit.plan import TrainerLogprobs
 from kit.subjects.pinned_model import ADAPTER, PinnedModelSubject
 from kit.subjects.sglang_engine import Served
 

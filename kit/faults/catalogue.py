@@ -4,20 +4,19 @@ from dataclasses import dataclass
 from typing import Literal
 
 from kit.attention_spec import Extend, GroupedDecode, Prefill
-from kit.errors import UsageFault
-from kit.faults.kernel_catalogue import EFFECTS, must_see
-from kit.names import unknown
-from kit.plan import (
+from kit.check_spec import (
     AllReduce,
     CacheReuse,
-    Case,
     DecodeLogprobs,
     GivenPrompt,
-    InjectedFault,
     MixedBatchRow,
     PromptLogprobs,
     TrainerLogprobs,
 )
+from kit.errors import UsageFault
+from kit.faults.kernel_catalogue import EFFECTS, must_see
+from kit.names import unknown
+from kit.plan import Case, InjectedFault
 
 
 @dataclass(frozen=True)

@@ -12,11 +12,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from kit.check_spec import TrainerLogprobs
 from kit.errors import EnvironmentFault, ExitCode, ReportFault, UsageFault
 from kit.host.planner import Selection, further_cases, make_plan
 from kit.image import source_digest
 from kit.measurement import LimitSource, Measurement
-from kit.plan import Case, PinnedModelSession, Plan, SGLangSession, TrainerLogprobs
+from kit.plan import Case, PinnedModelSession, Plan, SGLangSession
 from kit.profile import Profile, find_profile
 from kit.results.bundle import read_run
 from kit.results.environment import environment_of

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeAlias, Union
 
+from kit.check_spec import CheckSpec
 from kit.plan import (
-    CheckSpec,
     CollectiveSession,
     KernelSession,
     NullSession,

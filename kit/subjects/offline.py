@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter
 
+from kit.check_spec import CheckSpec
 from kit.checks.outcome import CheckResult
 from kit.errors import EnvironmentFault
 from kit.offline.pool import Pool
 from kit.offline_spec import CompileKernel, ExecuteMlir
-from kit.plan import CheckSpec, OfflineSession
+from kit.plan import OfflineSession
 from kit.subjects.device import device_facts, versions
 from kit.subjects.workspace import Workspace
 

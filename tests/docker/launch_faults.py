@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from kit.check_spec import NullCheck
 from kit.events import CaseStarted
 from kit.host.planner import new_run_id
-from kit.plan import NullCheck, NullSession
+from kit.plan import NullSession
 from tests.docker.launch_stage import CRASH, GREEN, IN_FLIGHT, PASS, REFUSED, STOPPED, Stage, acts
 from tests.jobs import Outcome, outcome
 from tests.launcher import Job, Launch, image_definition

@@ -7,10 +7,11 @@ from typing import Any
 import docker
 import psutil
 
+from kit.check_spec import NullCheck
 from kit.events import CaseStarted
 from kit.host.container import RUN_LABEL
 from kit.host.planner import new_run_id
-from kit.plan import NullCheck, Plan
+from kit.plan import Plan
 from tests.launcher import Job, Launch
 from tests.rehearsal import null_plan
 

@@ -3,9 +3,10 @@
 import sys
 from pathlib import Path
 
+from kit.check_spec import CheckSpec
 from kit.checks import run_check
 from kit.measurement import Measurement, Record
-from kit.plan import CheckSpec, InjectedFault, SessionSpec
+from kit.plan import InjectedFault, SessionSpec
 from kit.subjects import Workspace, open_subject
 
 

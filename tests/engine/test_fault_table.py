@@ -23,6 +23,7 @@ import torch
 import transformers
 
 from kit.batteries.sessions import sglang
+from kit.check_spec import PromptLogprobs
 from kit.checks import prompt_logprobs
 from kit.checks.logprobs import Compared, accuracy, compare, effect
 from kit.faults.apply import served_adapters, served_logprobs
@@ -30,7 +31,7 @@ from kit.faults.catalogue import FAULTS, parse_fault
 from kit.measurement import Measurement
 from kit.oracles.reference import LogprobOracle, read_adapter
 from kit.paths import package_folder
-from kit.plan import InjectedFault, PromptLogprobs
+from kit.plan import InjectedFault
 from kit.profile import find_profile
 from kit.subjects.sglang_engine import Served
 from kit.subjects.transformers_peer import TransformersPeer

@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 
 from kit.batteries import lora_logprob, multi_lora
+from kit.check_spec import CheckSpec, DecodeLogprobs, PromptLogprobs
 from kit.faults.catalogue import expected_red, parse_fault
 from kit.measurement import Measurement
 from kit.paths import package_folder
-from kit.plan import Case, CheckSpec, DecodeLogprobs, InjectedFault, PromptLogprobs
+from kit.plan import Case, InjectedFault
 from kit.profile import find_profile
 from kit.synthetic.files import materialise
 from tests.engine.answer import Answers, Job

@@ -15,8 +15,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from kit.attention_spec import Extend, GroupedDecode, Prefill
+from kit.check_spec import CheckSpec
 from kit.measurement import Record
-from kit.plan import CheckSpec, KernelSession
+from kit.plan import KernelSession
 from kit.process import die_with_parent
 from kit.subjects.workspace import Workspace
 from kit.synthetic.attention import attention_inputs

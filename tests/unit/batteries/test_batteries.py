@@ -5,9 +5,9 @@ import pytest
 from kit.attention_spec import Attention, Extend, GroupedDecode, Prefill
 from kit.batteries import BATTERIES
 from kit.batteries.libraries import LIBRARIES
+from kit.check_spec import AllReduce, MixedBatchRow, TrainerLogprobs
 from kit.lora_kernel_spec import LoraKernel
 from kit.offline_spec import CompileKernel, ExecuteMlir
-from kit.plan import AllReduce, MixedBatchRow, TrainerLogprobs
 from kit.profile import load_profiles
 
 PROFILES = load_profiles()

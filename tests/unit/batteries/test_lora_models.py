@@ -6,10 +6,11 @@ import pytest
 
 from kit.asset import load_assets
 from kit.batteries import FURTHER
+from kit.check_spec import TrainerLogprobs
 from kit.errors import UsageFault
 from kit.host.planner import Selection, make_plan
 from kit.lora_model import load_lora_models
-from kit.plan import Case, PinnedModelSession, Plan, TrainerLogprobs
+from kit.plan import Case, PinnedModelSession, Plan
 from kit.profile import Profile, RealModelSettings, find_profile, load_profiles
 
 FA4 = ("flashinfer", "fa4", "fa4")

@@ -3,8 +3,8 @@ import pytest
 from kit.batteries import lora_logprob
 from kit.batteries.sessions import plain_adapters, sglang
 from kit.batteries.variants import VARIANTS, variants_of
+from kit.check_spec import DecodeLogprobs, PromptLogprobs, Repeatability
 from kit.errors import UsageFault
-from kit.plan import DecodeLogprobs, PromptLogprobs, Repeatability
 from kit.profile import EngineChange, EngineVariant, Profile, find_profile, load_profiles
 from kit.synthetic.catalogue import MODELS, TINY_GPT_OSS, TINY_QWEN3
 

@@ -10,11 +10,11 @@ import pytest
 
 pytest.importorskip("torch")
 
+from kit.check_spec import AdapterFile
 from kit.checks import adapter_file
 from kit.checks.outcome import CheckResult
 from kit.oracles.peft_meaning import read_meaning
 from kit.oracles.reference import LogprobOracle
-from kit.plan import AdapterFile
 from kit.subjects.engine_life import EngineDied
 from kit.subjects.sglang_engine import Served
 from kit.synthetic.adapter_variants import Right, find_variant

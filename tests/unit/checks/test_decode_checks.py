@@ -11,10 +11,10 @@ import pytest
 
 pytest.importorskip("torch")
 
+from kit.check_spec import CacheReuse, DecodeLogprobs, Repeatability
 from kit.checks import decode
 from kit.checks.outcome import CheckResult
 from kit.oracles.reference import LogprobOracle
-from kit.plan import CacheReuse, DecodeLogprobs, Repeatability
 from kit.subjects.sglang_engine import Generated, Served
 
 NOISE = 5e-7

@@ -10,10 +10,10 @@ import pytest
 
 pytest.importorskip("torch")
 
+from kit.check_spec import GivenPrompt, MixedBatchRow, PromptLogprobs
 from kit.checks import mixed_batch_row, prompt_logprobs
 from kit.checks.outcome import CheckResult
 from kit.oracles.reference import LogprobOracle
-from kit.plan import GivenPrompt, MixedBatchRow, PromptLogprobs
 from kit.results.plain import in_words
 from kit.subjects.sglang_engine import Served
 

@@ -7,11 +7,11 @@ pytest.importorskip("torch")
 
 import torch
 
+from kit.check_spec import Published, TrainerLogprobs
 from kit.checks import trainer_logprobs
 from kit.checks.outcome import CheckResult
 from kit.checks.recorded_sample import RecordedSample
 from kit.measurement import LimitSource, Measurement
-from kit.plan import Published, TrainerLogprobs
 from kit.subjects.pinned_model import ADAPTER, PinnedModelSubject
 
 LIMIT = 5e-3

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from kit.check_spec import NullCheck
 from kit.host.local_runtime import LocalRuntime
-from kit.plan import NullCheck
 from kit.profile import find_profile
 from kit.results.files import write_all
 from kit.results.junit_read import read_junit

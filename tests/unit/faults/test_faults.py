@@ -6,11 +6,12 @@ import pytest
 from safetensors.numpy import load_file
 
 from kit.batteries import BATTERIES, lora_models
+from kit.check_spec import TrainerLogprobs
 from kit.errors import UsageFault
 from kit.faults.apply import served_adapters, served_logprobs
 from kit.faults.catalogue import FAULTS, expected_red, parse_fault
 from kit.oracles.reference import read_adapter
-from kit.plan import InjectedFault, TrainerLogprobs
+from kit.plan import InjectedFault
 from kit.profile import find_profile
 
 NAMES = ("adapter-0", "adapter-1")

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from datetime import date
 
+from kit.check_spec import NullCheck
 from kit.events import (
     AnyEvent,
     CaseFinished,
@@ -18,7 +19,7 @@ from kit.events import (
     WorkerStarted,
 )
 from kit.measurement import Comparison, LimitSource, Measurement
-from kit.plan import Case, InjectedFault, NullCheck, NullSession, Plan, Session
+from kit.plan import Case, InjectedFault, NullSession, Plan, Session
 from kit.profile import Profile, find_profile
 from kit.results.model import CaseResult, Mode, RunResult
 from kit.results.verdict import judge

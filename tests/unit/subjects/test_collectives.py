@@ -13,9 +13,10 @@ import pytest
 
 pytest.importorskip("torch")
 
+from kit.check_spec import AllReduce
 from kit.checks import all_reduce
 from kit.faults.catalogue import parse_fault
-from kit.plan import AllReduce, CollectiveSession
+from kit.plan import CollectiveSession
 from kit.subjects.collectives import Collectives, contribution, open_collectives
 from kit.subjects.workspace import Workspace
 

@@ -10,11 +10,12 @@ from pathlib import Path
 import psutil
 import pytest
 
+from kit.check_spec import NullCheck
 from kit.errors import ExitCode
 from kit.events import AnyEvent, CaseStarted, Trouble, WorkerStarted
 from kit.host.local_runtime import LocalRuntime
 from kit.host.supervisor import StopRequest
-from kit.plan import NullCheck, NullSession, Plan
+from kit.plan import NullSession, Plan
 from tests.rehearsal import Rehearsal, null_plan, rehearse, write_plan
 
 PASS, FAIL = NullCheck(act="pass"), NullCheck(act="fail")

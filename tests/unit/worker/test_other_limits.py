@@ -2,9 +2,10 @@
 
 from pathlib import Path
 
+from kit.check_spec import NullCheck
 from kit.host.local_runtime import LocalRuntime
 from kit.measurement import LimitSource
-from kit.plan import NullCheck, OtherLimit
+from kit.plan import OtherLimit
 from kit.results.model import Status
 from tests.rehearsal import null_plan, rehearse, write_plan
 

@@ -4,9 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kit.check_spec import NullCheck
 from kit.events import AnyEvent, SessionEnded, SessionStarted
 from kit.host.local_runtime import LocalRuntime
-from kit.plan import Devices, NullCheck, Plan
+from kit.plan import Devices, Plan
 from kit.worker.scheduler import Shares, visible_devices
 from tests.rehearsal import null_plan, rehearse, write_plan
 

@@ -1,0 +1,200 @@
+"""What a case asks: one spec per check, as data. The specs of kernels stand in modules of their own."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from kit.attention_spec import Extend, GroupedDecode, Prefill
+from kit.lora_kernel_spec import LoraKernel
+from kit.measurement import Record
+from kit.offline_spec import CompileKernel, ExecuteMlir
+
+
+class PromptLogprobs(Record):
+    """Prompt-token logprobs of one identity, each prompt in a request of its own, against the oracle.
+
+    Attributes:
+        adapter: name of the adapter, None for the base model.
+        prompt_lengths: tokens per prompt; the token ids follow from the seed (`kit.synthetic.prompts`).
+        seed: seed of the prompts.
+    """
+
+    check: Literal["prompt-logprobs"] = "prompt-logprobs"
+    adapter: str | None
+    prompt_lengths: tuple[int, ...]
+    seed: int
+
+
+class GivenPrompt(Record):
+    """Logprobs and token ids of one prompt that is written out, for inputs at the edge of what is legal.
+
+    Attributes:
+        adapter: name of the adapter, None for the base model.
+        tokens: the prompt.
+    """
+
+    check: Literal["given-prompt"] = "given-prompt"
+    adapter: str | None
+    tokens: tuple[int, ...]
+
+
+class MixedBatchRow(Record):
+    """One row of a batch in which every row has an identity of its own: against the solo run of that row, and the oracle.
+
+    Attributes:
+        composition: the identity of every row (None is the base model).
+        row: which row this case judges.
+        prompt_lengths: tokens per row, as many as `composition`.
+        seed: seed of the prompts.
+    """
+
+    check: Literal["mixed-batch-row"] = "mixed-batch-row"
+    composition: tuple[str | None, ...]
+    row: int
+    prompt_lengths: tuple[int, ...]
+    seed: int
+
+
+class DecodeLogprobs(Record):
+    """Logprobs of greedily generated tokens: against the oracle, and against the same text sent as a prompt.
+
+    Attributes:
+        adapter: name of the adapter, None for the base model.
+        prompt_length: tokens of the prompt, at least 1. new_tokens: how many are generated; the end-of-text token ends nothing.
+        seed: seed of the prompt.
+    """
+
+    check: Literal["decode-logprobs"] = "decode-logprobs"
+    adapter: str | None
+    prompt_length: int = Field(ge=1)
+    new_tokens: int = Field(ge=1)
+    seed: int
+
+
+class Repeatability(Record):
+    """The same request over and over, one at a time: every answer is the first one, bit by bit.
+
+    Attributes:
+        adapter: name of the adapter, None for the base model.
+        times: how often it is sent.
+        prompt_length, new_tokens, seed: as in `DecodeLogprobs`.
+    """
+
+    check: Literal["repeatability"] = "repeatability"
+    adapter: str | None
+    times: int = Field(ge=2)
+    prompt_length: int = Field(ge=1)
+    new_tokens: int = Field(ge=1)
+    seed: int
+
+
+class CacheReuse(Record):
+    """A request that finds its prompt in the radix cache gives what it gave cold, and what the oracle says.
+
+    Attributes:
+        adapter: name of the adapter, None for the base model.
+        prompt_length, new_tokens, seed: as in `DecodeLogprobs`.
+    """
+
+    check: Literal["cache-reuse"] = "cache-reuse"
+    adapter: str | None
+    prompt_length: int = Field(ge=2)
+    new_tokens: int = Field(ge=1)
+    seed: int
+
+
+class Published(Record):
+    """What others measured in the same test: value, on what, and where it is told."""
+
+    value: float
+    on: str
+    link: str = Field(pattern=r"^https://")
+
+
+class TrainerLogprobs(Record):
+    """Prompt logprobs of a recorded text, adapter in use, against what the trainer of that adapter recorded.
+
+    Attributes:
+        limit: of mean ½Δ², nat². test: the upstream test that sets it.
+        differing: arguments of the engine that are not that test's, each as a clause; without device and attention backends.
+        published: what others measured, told beside.
+    """
+
+    check: Literal["trainer-logprobs"] = "trainer-logprobs"
+    limit: float
+    test: str
+    differing: tuple[str, ...] = ()
+    published: tuple[Published, ...] = ()
+
+
+class TargetModules(Record):
+    """Which modules SGLang finds for an adapter that targets all linear ones, on a tree of Qwen3's modules; runs no model."""
+
+    check: Literal["target-modules"] = "target-modules"
+
+
+class AllReduce(Record):
+    """A sum over all ranks, on every rank.
+
+    Attributes:
+        mebibytes: size of each rank's tensor. seconds: after that, ranks that do not answer hang.
+    """
+
+    check: Literal["all-reduce"] = "all-reduce"
+    dtype: Literal["float32", "bfloat16"]
+    mebibytes: int = Field(ge=1)
+    seconds: float
+
+
+class AdapterFile(Record):
+    """An adapter whose files are unusual or damaged: honoured or refused with a clear error, and the others unchanged.
+
+    Attributes:
+        variant: name in `kit.synthetic.adapter_variants`.
+        adapter: the sound adapter of which the variant is made. neighbour: another one, which must stay as it is.
+        prompt_lengths, seed: as in `PromptLogprobs`.
+    """
+
+    check: Literal["adapter-file"] = "adapter-file"
+    variant: str
+    adapter: str
+    neighbour: str
+    prompt_lengths: tuple[int, ...]
+    seed: int
+
+
+class NullCheck(Record):
+    """What the null subject does in this case; no battery plans it. It lets every way to end be rehearsed without SGLang or a GPU.
+
+    Attributes:
+        act: ``pass``, ``fail`` and ``nan`` measure; ``raise`` fails to run; ``kill`` and ``exit`` end the process (by SIGKILL, with
+            code 0); ``hang`` never answers; ``orphan`` passes and leaves a process; ``noise`` passes and writes rubbish to
+            standard output and to the event pipe; ``flood`` passes and writes 96 MiB to standard output; ``memory`` takes memory
+            until it is stopped; ``sleep`` passes after `seconds`.
+    """
+
+    check: Literal["null"] = "null"
+    act: Literal["pass", "fail", "nan", "raise", "kill", "exit", "hang", "orphan", "noise", "flood", "memory", "sleep"]
+    seconds: float = 0.0
+
+
+CheckSpec = Annotated[
+    PromptLogprobs
+    | AdapterFile
+    | GivenPrompt
+    | MixedBatchRow
+    | DecodeLogprobs
+    | Repeatability
+    | CacheReuse
+    | TrainerLogprobs
+    | TargetModules
+    | GroupedDecode
+    | Extend
+    | Prefill
+    | LoraKernel
+    | AllReduce
+    | CompileKernel
+    | ExecuteMlir
+    | NullCheck,
+    Field(discriminator="check"),
+]
