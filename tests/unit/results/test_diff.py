@@ -131,7 +131,7 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: py
     with pytest.raises(SystemExit) as end:
         main()
     assert end.value.code == 1
-    cases = len(load_result(tmp_path / "b" / "result.json").cases)
+    cases = sum(case.status != "skipped" for case in load_result(tmp_path / "b" / "result.json").cases)
     assert f"WORSE: {cases} lost margins" in capsys.readouterr().out
     told = json.loads((tmp_path / "d.json").read_text())
     assert (told["after"]["run_id"], len(told["lost_margins"])) == ("later", cases)
