@@ -24,6 +24,12 @@ from kit.toml import load_toml
 LONGEST = timedelta(days=90)
 
 
+def _case_globs(case: str | tuple[str, ...]) -> str | tuple[str, ...]:
+    for glob in (case,) if isinstance(case, str) else case:
+        case_glob(glob)
+    return case
+
+
 def _specifier(text: str) -> str:
     try:
         bounds = SpecifierSet(text)
@@ -70,7 +76,7 @@ class Waiver(Record):
 
     Attributes:
         id: unique, named in every report that uses it.
-        case: glob of case ids; the battery in it is literal.
+        case: glob of case ids, or several that fail for the same reason; the battery in each is literal.
         architecture: glob of architectures as profiles name them, such as ``gfx942``.
         versions: bounds per software, named as in the facts of a session, such as ``rocm = ">=10,<11"``; all must hold,
             and software whose version is not known holds none.
@@ -83,7 +89,7 @@ class Waiver(Record):
     """
 
     id: str = Field(pattern=r"^[a-z0-9][a-z0-9._-]*$")
-    case: Annotated[str, AfterValidator(case_glob)]
+    case: Annotated[str | Annotated[tuple[str, ...], Field(min_length=1)], AfterValidator(_case_globs)]
     architecture: str = Field(min_length=1)
     versions: dict[str, Annotated[str, AfterValidator(_specifier)]] = Field(default_factory=dict)
     reason: str = Field(min_length=10)
@@ -100,10 +106,19 @@ class Waiver(Record):
             )
         return self
 
+    @property
+    def globs(self) -> tuple[str, ...]:
+        """`case`, always as several."""
+        return (self.case,) if isinstance(self.case, str) else self.case
+
+    def about(self, case_id: str) -> bool:
+        """Whether this waiver is about that case, whatever the hardware, the software and the day."""
+        return any(fnmatchcase(case_id, glob) for glob in self.globs)
+
     def covers(self, case_id: str, architecture: str, facts: Mapping[str, str]) -> bool:
         """Whether this waiver is about that case on that hardware and software, whatever the day."""
         return (
-            fnmatchcase(case_id, self.case)
+            self.about(case_id)
             and fnmatchcase(architecture, self.architecture)
             and all(_holds(bounds, facts.get(software)) for software, bounds in self.versions.items())
         )

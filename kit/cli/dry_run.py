@@ -82,7 +82,7 @@ def _print_exceptions(prepared: Prepared, say: Say) -> None:
         for other in case.limits:
             say(f"limit     {case.id}, {other.measurement}: {other.limit:g}. {other.reason} {other.link}")
     for waiver in prepared.waivers.waiver:
-        about = [case.id for case in plan.cases if fnmatchcase(case.id, waiver.case)]
+        about = [case.id for case in plan.cases if waiver.about(case.id)]
         if about and fnmatchcase(plan.architecture, waiver.architecture):
             where = " and ".join(f"{software} {bounds}" for software, bounds in waiver.versions.items())
             when = f"{waiver.opened} to {waiver.expires}" + (f", with {where}" if where else "")

@@ -68,8 +68,10 @@ def _matched(waiver: Waiver, cases: dict[str, tuple[str, list[str]]]) -> Iterato
     fitting = {name: ids for name, (arch, ids) in cases.items() if fnmatchcase(arch, waiver.architecture)}
     if not fitting:
         yield Concern.UNMATCHED, f"no profile here is for {waiver.architecture}"
-    elif not any(fnmatchcase(case, waiver.case) for ids in fitting.values() for case in ids):
-        yield Concern.UNMATCHED, f"{', '.join(fitting)} plans no case '{waiver.case}'"
+        return
+    for glob in waiver.globs:
+        if not any(fnmatchcase(case, glob) for ids in fitting.values() for case in ids):
+            yield Concern.UNMATCHED, f"{', '.join(fitting)} plans no case '{glob}'"
 
 
 def _named(waiver: Waiver, profiles: Collection[Profile]) -> Iterator[tuple[Concern, str]]:
@@ -82,13 +84,14 @@ def _named(waiver: Waiver, profiles: Collection[Profile]) -> Iterator[tuple[Conc
 
 
 def _broad(waiver: Waiver, cases: dict[str, tuple[str, list[str]]]) -> Iterator[tuple[Concern, str]]:
-    battery, _, rest = waiver.case.partition("/")
-    whole = not rest.strip("*?/")
-    for _, ids in cases.values():
-        own = [case for case in ids if case.partition("/")[0] == battery]
-        whole |= len(own) > 1 and all(fnmatchcase(case, waiver.case) for case in own)
-    if whole:
-        yield Concern.OVER_BROAD, f"'{waiver.case}' excuses the whole battery {battery}"
+    for battery in dict.fromkeys(glob.partition("/")[0] for glob in waiver.globs):
+        of_it = [glob for glob in waiver.globs if glob.partition("/")[0] == battery]
+        whole = any(not glob.partition("/")[2].strip("*?/") for glob in of_it)
+        for _, ids in cases.values():
+            own = [case for case in ids if case.partition("/")[0] == battery]
+            whole |= len(own) > 1 and all(waiver.about(case) for case in own)
+        if whole:
+            yield Concern.OVER_BROAD, f"'{', '.join(of_it)}' excuses the whole battery {battery}"
     if not waiver.architecture.strip("*?") and not (waiver.versions and waiver.expected):
         yield Concern.OVER_BROAD, "it excuses every architecture, and versions and expected range do not narrow it"
     if not waiver.versions and (match := _VERSION.search(waiver.reason)):

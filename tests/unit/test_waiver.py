@@ -72,6 +72,8 @@ def test_every_key_but_the_versions_is_required(tmp_path: Path, key: str) -> Non
         ("case", 'case = "*/wave/*"', "names its battery"),
         ("case", 'case = "kernels/"', "names its battery"),
         ("case", 'case = "kernels*/wave/x"', "names its battery"),
+        ("case", 'case = ["kernels/wave/x", "*/wave/x"]', "names its battery"),
+        ("case", "case = []", "case"),
         ("architecture", 'architecture = ""', "architecture"),
         ("reason", 'reason = "broken"', "reason"),
         ("link", 'link = "see the wiki"', "link"),
@@ -91,6 +93,24 @@ def test_a_wrong_entry_is_refused_by_its_key(tmp_path: Path, line: str, wrong: s
 def test_ids_are_unique(tmp_path: Path) -> None:
     with pytest.raises(UsageFault, match="two waivers are called wave-nan"):
         load(tmp_path, ENTRY + ENTRY)
+
+
+def test_one_waiver_may_name_several_cases_that_fail_alike(tmp_path: Path) -> None:
+    text = ENTRY.replace(
+        '"kernels/wave-grouped-decode/*"', '["kernels/wave-grouped-decode/b2", "kernels/wave-prefill/*"]'
+    )
+    (found,) = load(tmp_path, text).waiver
+    assert found.globs == ("kernels/wave-grouped-decode/b2", "kernels/wave-prefill/*")
+    assert found.about("kernels/wave-grouped-decode/b2") and found.about("kernels/wave-prefill/b1")
+    assert not found.about("kernels/wave-grouped-decode/b3")
+    assert Waiver.model_validate_json(found.model_dump_json()) == found
+
+
+def test_a_single_case_is_stored_as_it_always_was() -> None:
+    stored = waiver().model_dump_json()
+    assert '"case":"kernels/wave-grouped-decode/*"' in stored
+    assert Waiver.model_validate_json(stored) == waiver()
+    assert waiver().globs == ("kernels/wave-grouped-decode/*",)
 
 
 @pytest.mark.parametrize(

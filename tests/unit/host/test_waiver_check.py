@@ -62,6 +62,15 @@ def test_unmatched(changes: dict[str, object], says: str) -> None:
     assert concerns(**changes) == {Concern.UNMATCHED: says}
 
 
+def test_each_of_several_cases_must_be_planned() -> None:
+    several = ("kernels/triton-grouped-decode/*d576*", "kernels/wave-prefill/*")
+    assert concerns(case=several) == {Concern.UNMATCHED: "H200-1gpu plans no case 'kernels/wave-prefill/*'"}
+
+
+def test_several_cases_may_not_be_the_whole_battery() -> None:
+    assert "whole battery kernels" in concerns(case=("kernels/[!t]*", "kernels/t*"))[Concern.OVER_BROAD]
+
+
 @pytest.mark.parametrize("case", ["kernels/*", "kernels/**", "kernels/*/*", "kernels/[a-z]*"])
 def test_a_whole_battery_is_over_broad(case: str) -> None:
     assert "whole battery kernels" in concerns(case=case)[Concern.OVER_BROAD]
