@@ -14,10 +14,10 @@ from pydantic import JsonValue
 from safetensors.numpy import load, load_file, save
 
 from kit.synthetic.adapter_variants import find_variant
+from kit.synthetic.peft_fields import DEFAULTS, LEFT_BY_TRAINING, Config
 from kit.synthetic.stream import bell
 
 Tensor = npt.NDArray[Any]
-Config = dict[str, JsonValue]
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 PREFIX = "base_model.model."
@@ -278,54 +278,8 @@ _BROKEN: dict[str, Callable[[dict[str, bytes], Path], dict[str, bytes]]] = {
     "pickle": _pickled,
 }
 
-_LEFT_BY_TRAINING: Config = {
-    "corda_config": {"corda_method": "ipm"},
-    "eva_config": {"rho": 2.0, "tau": 0.99},
-    "init_lora_weights": False,
-    "loftq_config": {"loftq_bits": 4, "loftq_iter": 1},
-    "lora_ga_config": {},
-    "megatron_config": {},
-    "megatron_core": "megatron.core",
-    "velora_config": {},
-}
-"""Matters to training alone: how weights begin, and how gradients are computed."""
-
-_DEFAULTS: Config = {
-    "alora_invocation_tokens": None,
-    "alpha_pattern": {},
-    "arrow_config": None,
-    "auto_mapping": None,
-    "corda_config": None,
-    "ensure_weight_tying": False,
-    "eva_config": None,
-    "exclude_modules": None,
-    "fan_in_fan_out": False,
-    "init_lora_weights": True,
-    "kasa_config": None,
-    "layer_replication": None,
-    "layers_pattern": None,
-    "layers_to_transform": None,
-    "loftq_config": {},
-    "lora_bias": False,
-    "lora_ga_config": None,
-    "megatron_config": None,
-    "megatron_core": "megatron.core",
-    "modules_to_save": None,
-    "monteclora_config": None,
-    "peft_version": "0.21.2",
-    "qalora_group_size": 16,
-    "rank_pattern": {},
-    "revision": None,
-    "target_parameters": None,
-    "trainable_token_indices": None,
-    "use_bdlora": None,
-    "use_qalora": False,
-    "velora_config": None,
-}
-"""What peft 0.21.2 writes beside the fields of kit's own adapters."""
-
 _CHANGED: dict[str, Callable[[Parts], Parts]] = {
-    "as-peft-writes-it": _config(**_DEFAULTS),
+    "as-peft-writes-it": _config(**DEFAULTS),
     "rank-1": _ranked(1),
     "rank-5": _ranked(5),
     "alpha-fraction": _config(lora_alpha=10.7),
@@ -333,7 +287,7 @@ _CHANGED: dict[str, Callable[[Parts], Parts]] = {
     "alpha-0": _config(lora_alpha=0),
     "rslora": _config(use_rslora=True),
     "dropout": _config(lora_dropout=0.3),
-    "training-only": _config(**_LEFT_BY_TRAINING),
+    "training-only": _config(**LEFT_BY_TRAINING),
     "targets-q-v": _targets("q_proj", "v_proj"),
     "targets-q": _targets("q_proj"),
     "targets-q-k-o": _targets("q_proj", "k_proj", "o_proj"),

@@ -66,6 +66,7 @@ def _refused(
 _MODULE = ("module", "weight", "tensor", "lora_a", "lora_b", "proj")
 _SHAPE = ("shape", "size", "dimension", "rank")
 _FINITE = ("nan", "inf", "finite")
+_ABSENT = ("not loaded", "never been loaded", "unknown")
 _FILE = ("header", "safetensors", "deserializ", "truncated", "incomplete")
 
 _CORE = (
@@ -103,6 +104,7 @@ _FIELDS = (
     _either("alpha-pattern-one-layer", "alpha_pattern: one module of one layer", "alpha_pattern"),
     _either("modules-to-save-lm-head", "modules_to_save: a trained lm_head", "modules_to_save", "lm_head"),
     _either("bias-all", "bias: 'all', on a base that has none", "bias"),
+    _either("lora-bias", "lora_bias: B has a bias", "lora_bias", "bias"),
     _either("dora", "use_dora, with its magnitudes", "dora"),
     _either("fan-in-fan-out", "fan_in_fan_out: means nothing for linear layers", "fan_in_fan_out"),
     _either("init-gaussian", "init_lora_weights: 'gaussian' has no effect on trained weights", "init_lora_weights"),
@@ -137,7 +139,6 @@ _DAMAGE = (
     _refused("config-empty", "adapter_config.json: no field at all", "target_modules", "peft_type", "'r'", "lora_alpha"),
     _refused("no-folder", "nothing at the path", "path", "folder", "directory", "exist", "found"),
     _refused("rank-above-max", "r: above max_lora_rank", "rank"),
-    _refused("rank-pattern-above-max", "rank_pattern: above max_lora_rank", "rank"),
     _refused("rank-0", "r: zero", "rank", "'r'", "r ="),
     _refused("rank-text", "r: a text", "rank", "'r'", "r ="),
     _refused("alpha-nan", "lora_alpha: NaN", "alpha", "nan"),
@@ -149,10 +150,13 @@ _DAMAGE = (
     _refused("missing-layer", "no tensors for layer 1", "missing", *_MODULE),
     _refused("missing-module", "no tensors for o_proj, which target_modules lists", "missing", *_MODULE),
     _refused("missing-lora-a", "the A of one module is missing", *_MODULE),
+    _refused("missing-lora-b", "the B of one module is missing", *_MODULE),
+    _refused("biases", "biases for modules that have none", "bias", *_MODULE),
+    _refused("transposed", "A and B stored transposed", *_SHAPE),
     _refused("extra-layer", "tensors for a layer that the base lacks", "layer"),
     _refused("pickle", "adapter_model.bin, a pickle that would run code", "pickle", "weights_only", "unpickl", "weights only"),
     _refused("loaded-name", "a name that is loaded already", "already", operation=Operation.LOAD_AGAIN),
-    _refused("name-never-loaded", "a request for a name that was never loaded", "not loaded", "unknown", operation=Operation.SERVE),
+    _refused("name-never-loaded", "a request for a name that was never loaded", *_ABSENT, operation=Operation.SERVE),
 )  # fmt: skip
 
 _UNFIT = (
@@ -160,16 +164,13 @@ _UNFIT = (
     _honoured("targets-k-v", "target_modules: attention without q_proj", like="extra-module"),
     _honoured("targets-up", "target_modules: up_proj without gate_proj", like="extra-module"),
     _either("modules-to-save-norm", "modules_to_save: a trained norm", "modules_to_save", "norm", like="extra-module"),
-    _refused("transposed", "A and B stored transposed", *_SHAPE),
-    _either("rank-pattern-lower", "rank_pattern: down_proj with a smaller rank", "rank_pattern", like="transposed"),
-    _either("rank-pattern-higher", "rank_pattern: down_proj with a larger rank, within the maximum", "rank_pattern", like="transposed"),
-    _refused("rank-of-config-wrong", "r: 4, tensors of rank 8", *_SHAPE, like="transposed"),
-    _refused("rank-of-b-wrong", "one B of another rank than its A", *_SHAPE, like="transposed"),
-    _refused("other-base", "tensors for a base of half the hidden size", *_SHAPE, "base", like="transposed"),
-    _either("lora-bias", "lora_bias: B has a bias", "lora_bias", "bias", like="transposed"),
-    _refused("biases", "biases for modules that have none", "bias", *_MODULE, like="transposed"),
-    _refused("magnitudes-without-dora", "magnitudes of DoRA without use_dora", "dora", "magnitude", *_MODULE, like="transposed"),
-    _refused("missing-lora-b", "the B of one module is missing", *_MODULE),
+    _refused("other-base", "tensors for a base of half the hidden size", *_SHAPE, "base"),
+    _either("rank-pattern-lower", "rank_pattern: down_proj with a smaller rank", "rank_pattern", like="other-base"),
+    _either("rank-pattern-higher", "rank_pattern: down_proj with a larger rank, within the maximum", "rank_pattern", like="other-base"),
+    _refused("rank-pattern-above-max", "rank_pattern: above max_lora_rank", "rank", like="other-base"),
+    _refused("rank-of-config-wrong", "r: 4, tensors of rank 8", *_SHAPE, like="other-base"),
+    _refused("rank-of-b-wrong", "one B of another rank than its A", *_SHAPE, like="other-base"),
+    _refused("magnitudes-without-dora", "magnitudes of DoRA without use_dora", "dora", "magnitude", *_MODULE, like="other-base"),
 )  # fmt: skip
 """Tensors for which the base has no place: names or shapes that do not fit. Engines die of these, so they come last."""
 

@@ -189,10 +189,10 @@ def test_nan_is_counted(engine: Callable[..., Engine]) -> None:
 
 def test_a_death_is_measured_and_its_kind_is_not_tried_again(engine: Callable[..., Engine]) -> None:
     dies = engine(load=dying)
-    result = adapter_file.check(spec("transposed"), dies)
+    result = adapter_file.check(spec("other-base"), dies)
     assert red(result) == {"engine_deaths"}
     assert result.evidence["engine"] == "died"
-    assert red(adapter_file.check(spec("other-base"), dies)) == {"untried_after_deaths"}
+    assert red(adapter_file.check(spec("rank-of-b-wrong"), dies)) == {"untried_after_deaths"}
     assert red(adapter_file.check(spec("missing-lora-b"), dies)) == {"engine_deaths"}
 
 
