@@ -150,7 +150,6 @@ _DAMAGE = (
     _refused("missing-layer", "no tensors for layer 1", "missing", *_MODULE),
     _refused("missing-module", "no tensors for o_proj, which target_modules lists", "missing", *_MODULE),
     _refused("missing-lora-a", "the A of one module is missing", *_MODULE),
-    _refused("missing-lora-b", "the B of one module is missing", *_MODULE),
     _refused("biases", "biases for modules that have none", "bias", *_MODULE),
     _refused("transposed", "A and B stored transposed", *_SHAPE),
     _refused("extra-layer", "tensors for a layer that the base lacks", "layer"),
@@ -171,6 +170,7 @@ _UNFIT = (
     _refused("rank-of-config-wrong", "r: 4, tensors of rank 8", *_SHAPE, like="other-base"),
     _refused("rank-of-b-wrong", "one B of another rank than its A", *_SHAPE, like="other-base"),
     _refused("magnitudes-without-dora", "magnitudes of DoRA without use_dora", "dora", "magnitude", *_MODULE, like="other-base"),
+    _refused("missing-lora-b", "the B of one module is missing", *_MODULE, like="other-base"),
 )  # fmt: skip
 """Tensors for which the base has no place: names or shapes that do not fit. Engines die of these, so they come last."""
 

@@ -193,7 +193,7 @@ def test_a_death_is_measured_and_its_kind_is_not_tried_again(engine: Callable[..
     assert red(result) == {"engine_deaths"}
     assert result.evidence["engine"] == "died"
     assert red(adapter_file.check(spec("rank-of-b-wrong"), dies)) == {"untried_after_deaths"}
-    assert red(adapter_file.check(spec("missing-lora-b"), dies)) == {"engine_deaths"}
+    assert red(adapter_file.check(spec("extra-module"), dies)) == {"engine_deaths"}
 
 
 def test_others_that_change_are_red(engine: Callable[..., Engine]) -> None:
