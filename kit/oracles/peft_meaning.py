@@ -1,7 +1,7 @@
 """What the files of a LoRA adapter mean, field by field: the low-rank changes and the weights that it puts in the base's place.
 
 Written from the documentation of peft's `LoraConfig` (0.21) and the papers, without its code; held against peft in float64 by
-tests/engine/test_peft_meaning.py. Formulas:
+tests/unit/oracles/test_peft_meaning.py. Formulas:
 - scaling alpha / r, or alpha / √r with use_rslora: Hu et al. (arXiv 2106.09685), 4.1; Kalajdzievski (arXiv 2312.03732);
 - use_dora: W' = m · (W + s B A) / ‖W + s B A‖, norms of the rows: Liu et al. (arXiv 2402.09353), equation 5;
 - init_lora_weights "pissa": the base is W without its r largest singular components: Meng et al. (arXiv 2404.02948), section 3;

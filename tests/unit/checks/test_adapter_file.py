@@ -129,9 +129,7 @@ def dying(folder: Path) -> str:
     raise Dying
 
 
-@pytest.mark.parametrize(
-    "name", ["rslora", "alpha-0", "rank-1", "file-bfloat16", "alpha-pattern", "lora-bias", "dora", "init-pissa"]
-)
+@pytest.mark.parametrize("name", ["rslora", "alpha-0", "rank-1", "file-bfloat16", "alpha-pattern", "lora-bias", "dora"])
 def test_an_engine_that_does_what_the_file_means_is_green(engine: Callable[..., Engine], name: str) -> None:
     result = adapter_file.check(spec(name), engine())
     assert red(result) == set()
