@@ -4,6 +4,7 @@ from kit.batteries import BATTERIES, adapter_files
 from kit.profile import load_profiles
 from kit.synthetic.adapter_variants import VARIANTS
 from kit.synthetic.catalogue import TINY_QWEN3
+from kit.waiver import load_waivers
 
 PROFILES = load_profiles()
 
@@ -19,3 +20,9 @@ def test_adapter_files_have_an_engine_of_their_own_that_loads_while_it_serves(pr
     assert {case.spec.adapter for _, case in planned} | {case.spec.neighbour for _, case in planned} == {
         adapter.name for adapter in TINY_QWEN3.adapters
     }
+
+
+def test_a_red_variant_has_one_waiver_that_names_it() -> None:
+    named = [case for waiver in load_waivers().waiver for case in waiver.globs if "/adapter-file-" in case]
+    assert len(named) == len(set(named)) > 0
+    assert {case.rpartition("/adapter-file-")[2] for case in named} <= set(VARIANTS)
