@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DELETE_ON_ERROR:
-.PHONY: setup engine image run test lint clean
+.PHONY: setup engine image run test nightly lint clean
 
 PYTHON  ?= python3.11
 VENV    ?= .venv
@@ -36,6 +36,12 @@ run: setup
 
 test: setup
 	scripts/test.sh $(VENV) $(BASE)
+
+# What takes long and seldom changes: the tests marked nightly, and the CUDA image, which takes gigabytes and a quarter of an hour.
+nightly: setup
+	KIT_NIGHTLY=1 scripts/test.sh $(VENV) $(BASE)
+	$(KIT) images build cuda --base $(BASE) --python 3.11
+	$(KIT) images verify cuda --python 3.11
 
 lint: setup
 	$(VENV)/bin/ruff check .

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Lints, types and tests everything. Installs and starts a Docker Engine where root allows; says loudly where it cannot.
 #   test.sh VENV LOCAL_BASE [pytest arguments]
+# With KIT_NIGHTLY=1 it runs the tests marked nightly, and those alone; else all others.
 set -euo pipefail
 venv=$1 base=$2
 shift 2
@@ -31,11 +32,12 @@ if ! command -v docker-registry >/dev/null && [ "$(id -u)" -eq 0 ] && command -v
     echo "NO REGISTRY: apt could not install docker-registry, so pushing an image is NOT tested" >&2
 fi
 
-select=()
+select="not nightly"
+if [ "${KIT_NIGHTLY:-0}" = 1 ]; then select=nightly; fi
 if ! scripts/docker-engine.sh base "$base"; then
-  select=(-m "not docker")
+  select="$select and not docker"
   printf '\n%s\n' "****************************************************************************" \
     "NO DOCKER ENGINE: the Docker tests are NOT run on this machine (see above)." \
     "****************************************************************************" >&2
 fi
-KIT_TEST_BASE=$base "$venv/bin/pytest" "${select[@]}" "$@"
+KIT_TEST_BASE=$base "$venv/bin/pytest" -m "$select" "$@"

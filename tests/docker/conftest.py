@@ -7,6 +7,7 @@ import docker
 import pytest
 
 from kit.host.docker_runtime import connect
+from tests.launcher import build
 
 BASE = "kit-base:bookworm"
 SCRIPT = Path(__file__).parents[2] / "scripts" / "docker-engine.sh"
@@ -26,3 +27,11 @@ def client(base: str) -> docker.DockerClient:
     client = connect()
     client.api.timeout = 300
     return client
+
+
+@pytest.fixture(scope="session")
+def images(tmp_path_factory: pytest.TempPathFactory, client: docker.DockerClient, base: str) -> Path:
+    """The definition of an image with nothing in it but what the worker imports, which is built."""
+    folder = tmp_path_factory.mktemp("images")
+    build(client, folder, base)
+    return folder

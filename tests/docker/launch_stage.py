@@ -6,6 +6,7 @@ from typing import Any
 
 import docker
 import psutil
+from lxml import etree
 
 from kit.check_spec import NullCheck
 from kit.events import CaseStarted
@@ -26,6 +27,23 @@ REFUSED = {"0/0-pass": "environment", "1/0-pass": "environment"}
 def acts(*names: str, **options: Any) -> Plan:
     """One session with these acts, and a second one with a pass."""
     return null_plan([NullCheck(act=name) for name in names], [PASS], **options)  # type: ignore[arg-type]
+
+
+def told_by(junit: Path) -> dict[str, str]:
+    """Status of each case by session and aspect, from JUnit alone."""
+    told = {}
+    for node in etree.parse(str(junit)).iter("testcase"):
+        kinds = [child.get("type") for child in node if child.tag in ("failure", "error", "skipped")]
+        told[f"{node.get('classname').removeprefix('kernels.null-')}/{node.get('name')}"] = (kinds or ["passed"])[0]
+    return told
+
+
+@dataclass
+class Engine:
+    """An engine that answers at `url` and has the image."""
+
+    client: "docker.DockerClient"
+    url: str
 
 
 @dataclass

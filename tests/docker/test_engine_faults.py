@@ -15,8 +15,7 @@ import pytest
 from kit.events import CaseStarted
 from kit.host.image_store import check_image
 from kit.image import find_image
-from tests.docker.launch_stage import GREEN, IN_FLIGHT, Stage, acts
-from tests.launcher import build
+from tests.docker.launch_stage import GREEN, IN_FLIGHT, Stage, acts, told_by
 
 pytestmark = [
     pytest.mark.docker,
@@ -25,7 +24,10 @@ pytestmark = [
 
 
 class OwnEngine:
-    """A second dockerd with folders and users of its own, which may be killed."""
+    """A second dockerd with folders, users and a network of its own, which may be killed.
+
+    A dockerd that is told to have no bridge removes ``docker0``, whose ever it is; so it must not see that of the machine.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -42,6 +44,8 @@ class OwnEngine:
         """Start dockerd, and wait until it answers."""
         places = {"data-root": "data", "exec-root": "exec", "pidfile": "pid", "containerd": "containerd.sock"}
         self._process = self._process_of(
+            "unshare",
+            "--net",
             "dockerd",
             *(f"--{name}={self._folder / place}" for name, place in places.items()),
             f"--host={self.url}",
@@ -79,13 +83,6 @@ class OwnEngine:
 
 
 @pytest.fixture(scope="module")
-def images(tmp_path_factory: pytest.TempPathFactory, client: "docker.DockerClient", base: str) -> Path:
-    folder = tmp_path_factory.mktemp("images")
-    build(client, folder, base)
-    return folder
-
-
-@pytest.fixture(scope="module")
 def engine(
     client: "docker.DockerClient", images: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[OwnEngine]:
@@ -94,6 +91,8 @@ def engine(
         tempfile.mkdtemp(prefix="kit-engine-")
     )  # not below pytest's folder, which is closed to remapped users
     folder.chmod(0o755)
+    bridge = Path("/sys/class/net/docker0")
+    had_one = bridge.exists()
     engine = OwnEngine(folder)
     try:
         tags = [check_image(client, find_image("rehearsal", images)).tag]  # by content: nobody moves it
@@ -101,6 +100,7 @@ def engine(
             load = ["docker", "--host", engine.url, "load", "--quiet"]
             subprocess.run(load, stdin=save.stdout, check=True, stdout=subprocess.DEVNULL)
         yield engine
+        assert bridge.exists() == had_one
     finally:
         engine.remove()
 
@@ -113,13 +113,9 @@ def stage(engine: OwnEngine, images: Path, tmp_path: Path) -> Iterator[Stage]:
     assert stage.containers() == []
 
 
-def statuses(outcome: object) -> dict[str, str]:
-    return {name.removeprefix("kernels/null-"): status for name, status in outcome.statuses.items()}  # type: ignore[attr-defined]
-
-
 def test_an_engine_with_remapped_users_runs_it_as_the_caller(stage: Stage) -> None:
     done = stage.launch(acts("pass")).finish()
-    assert (done.code, statuses(done)) == (0, GREEN), done.text
+    assert (done.code, told_by(done.folder / "junit.xml")) == (0, GREEN), done.text
     assert {path.stat().st_uid for path in done.folder.rglob("*")} == {os.getuid()}
 
 
@@ -131,7 +127,7 @@ def test_an_engine_that_is_restarted_takes_the_container_with_it_and_no_verdict(
     engine.start()
     stage.client = engine.client
     done = launch.finish(90)
-    assert (done.code, statuses(done)) == (5, IN_FLIGHT), done.text
+    assert (done.code, told_by(done.folder / "junit.xml")) == (5, IN_FLIGHT), done.text
 
 
 def test_an_engine_that_is_gone_for_good_is_the_machines_fault_and_its_container_is_found_later(
@@ -142,12 +138,14 @@ def test_an_engine_that_is_gone_for_good_is_the_machines_fault_and_its_container
     engine.end(signal.SIGKILL)
     done = launch.finish(90)
     assert done.code == 3, done.text
-    assert statuses(done) == IN_FLIGHT | dict.fromkeys(("0/1-hang", "0/2-pass", "1/0-pass"), "environment")
+    assert told_by(done.folder / "junit.xml") == IN_FLIGHT | dict.fromkeys(
+        ("0/1-hang", "0/2-pass", "1/0-pass"), "environment"
+    )
     assert "stopped answering" in done.reason("kernels/null-0/1-hang")
     assert "docker rm -f" in done.text
     engine.start()
     stage.client = engine.client
     assert len(stage.containers()) == 1
     next_one = stage.launch(acts("pass"), "next").finish()
-    assert (next_one.code, statuses(next_one)) == (0, GREEN), next_one.text
+    assert (next_one.code, told_by(next_one.folder / "junit.xml")) == (0, GREEN), next_one.text
     assert "it was removed" in " ".join(next_one.result.warnings)

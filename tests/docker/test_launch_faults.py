@@ -5,7 +5,6 @@ Most of a launch is waiting, so a few run at once; each test waits for its own.
 
 import os
 import shutil
-import subprocess
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -14,17 +13,18 @@ from pathlib import Path
 
 import docker
 import pytest
-from lxml import etree
 
 from kit.host.image_store import check_image
 from kit.image import find_image
 from tests.docker.launch_faults import FAULTS, Fault
-from tests.docker.launch_stage import Stage
+from tests.docker.launch_stage import Engine, Stage, told_by
+from tests.docker.podman_service import podman_service
 from tests.jobs import Outcome
-from tests.launcher import build
 
 pytestmark = pytest.mark.docker
 AT_ONCE = 3
+PODMAN_ALWAYS = {"container-killed", "container-paused", "out-of-memory", "image-not-built"}
+"""One of each kind: the container, the engine's own doing, the kernel's, the image. The others on Podman are nightly."""
 
 
 @dataclass
@@ -34,21 +34,6 @@ class Provoked:
     done: Outcome | int
     left: list[str]
     seconds: float
-
-
-@dataclass
-class Engine:
-    """An engine that answers at `url` and has the image."""
-
-    client: "docker.DockerClient"
-    url: str
-
-
-@pytest.fixture(scope="module")
-def images(tmp_path_factory: pytest.TempPathFactory, client: "docker.DockerClient", base: str) -> Path:
-    folder = tmp_path_factory.mktemp("images")
-    build(client, folder, base)
-    return folder
 
 
 @pytest.fixture(scope="module")
@@ -63,29 +48,9 @@ def podman_engine(
     """Podman's service with the image that Docker built."""
     if os.getuid() != 0 or shutil.which("podman") is None:
         pytest.skip("needs root and podman")
-    socket = tmp_path_factory.mktemp("podman") / "podman.sock"
-
-    service = subprocess.Popen(["podman", "system", "service", "--time=0", f"unix://{socket}"], cwd=socket.parent)
-    try:
-        tags = [check_image(client, find_image("rehearsal", images)).tag]  # by content: nobody moves it
-        with subprocess.Popen(["docker", "save", *tags], stdout=subprocess.PIPE) as save:
-            subprocess.run(["podman", "load", "--quiet"], stdin=save.stdout, check=True, stdout=subprocess.DEVNULL)
-        engine = docker.DockerClient(base_url=f"unix://{socket}", timeout=30)
-        yield Engine(engine, f"unix://{socket}")
-        for tag in tags:
-            engine.images.remove(f"localhost/{tag}", force=True)
-    finally:
-        service.terminate()
-        service.wait()
-
-
-def told_by(junit: Path) -> dict[str, str]:
-    """Status of each case by session and aspect, from JUnit alone."""
-    told = {}
-    for node in etree.parse(str(junit)).iter("testcase"):
-        kinds = [child.get("type") for child in node if child.tag in ("failure", "error", "skipped")]
-        told[f"{node.get('classname').removeprefix('kernels.null-')}/{node.get('name')}"] = (kinds or ["passed"])[0]
-    return told
+    tag = check_image(client, find_image("rehearsal", images)).tag  # by content: nobody moves it
+    with podman_service(tmp_path_factory.mktemp("podman"), tag) as (engine, url):
+        yield Engine(engine, url)
 
 
 def provoke(fault: Fault, engine: Engine, images: Path, folder: Path) -> Provoked:
@@ -159,6 +124,13 @@ def test_on_docker(on_docker: Rehearsals, fault: Fault) -> None:
     check(fault, on_docker)
 
 
-@pytest.mark.parametrize("fault", [fault for fault in FAULTS if fault.everywhere], ids=lambda fault: fault.name)
+@pytest.mark.parametrize(
+    "fault",
+    [
+        pytest.param(fault, marks=() if fault.name in PODMAN_ALWAYS else pytest.mark.nightly, id=fault.name)
+        for fault in FAULTS
+        if fault.everywhere
+    ],
+)
 def test_on_podman(on_podman: Rehearsals, fault: Fault) -> None:
     check(fault, on_podman)
