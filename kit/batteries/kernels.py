@@ -22,7 +22,13 @@ def cases(profile: Profile) -> Iterator[Planned]:
         if library in LORA:
             yield from _lora(profile, library)
             continue
-        for kernel, aspect, spec in (*_upstream(profile), *_temperatures(), *_windows(), *_space(profile)):
+        for kernel, aspect, spec in (
+            *_upstream(profile),
+            *_temperatures(),
+            *_windows(),
+            *_head_tiles(),
+            *_space(profile),
+        ):
             if LIBRARIES[library].refuses(spec) is None:
                 yield _planned(profile, library, f"{library}-{kernel}/{aspect}", spec)
 
@@ -78,6 +84,21 @@ def _windows() -> Iterator[tuple[str, str, AttentionSpec]]:
                 engine_window=True,
             ),
         )
+
+
+def _head_tiles() -> Iterator[tuple[str, str, AttentionSpec]]:
+    """Every query head gets the KV head of its own group, also where a block of 16 heads does not divide it (docs/findings/0012)."""
+    for group in (16, 24):
+        spec = GroupedDecode(
+            query_heads=2 * group,
+            kv_heads=2,
+            head_dim=16,
+            value_dim=16,
+            lengths=(1,),
+            num_kv_splits=(1,),
+            dispatch=True,
+        )
+        yield "head-tiles", f"{group}-heads-a-group", spec
 
 
 def _space(profile: Profile) -> Iterator[tuple[str, str, AttentionSpec]]:

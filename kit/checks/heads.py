@@ -10,16 +10,24 @@ from kit.measurement import Measurement
 from kit.oracles import limits
 from kit.oracles.metrics import Values
 
+_ALIKE = 1e-12
+"""Of a head's magnitude: values that differ by less are one value, which the oracle's float64 sums in several orders."""
+
 
 @dataclass(frozen=True)
 class Heads:
-    """Errors of every head of every request, [requests, heads]: largest and rms, of the subject and of its peer."""
+    """Errors of every head of every request, [requests, heads]: largest and rms, of the subject and of its peer.
+
+    Attributes:
+        different: how many different values the head has, row by row; equal ones are rounded alike.
+    """
 
     largest: Values
     rms: Values
     peer_largest: Values
     peer_rms: Values
     magnitude: Values
+    different: Values
     dtype: limits.Dtype
 
     @classmethod
@@ -36,7 +44,10 @@ class Heads:
 
         with np.errstate(all="ignore"):
             off, peer_off = served - oracle, peer - oracle
-            return cls(largest(off), rms(off), largest(peer_off), rms(peer_off), largest(oracle), dtype)
+            magnitude = largest(oracle)
+            steps = np.diff(np.sort(oracle, axis=2), axis=2) > _ALIKE * np.repeat(magnitude, rows, axis=0)[:, :, None]
+            different = np.add.reduceat(1.0 + np.count_nonzero(steps, axis=2), starts, axis=0)
+            return cls(largest(off), rms(off), largest(peer_off), rms(peer_off), magnitude, different, dtype)
 
     def use(self) -> Values:
         """How much of its limit the largest error of each head uses; NaN where the subject is NaN."""
@@ -50,7 +61,8 @@ class Heads:
     def measurements(self) -> list[Measurement]:
         """The worst head by its largest error, and the worst by its rms."""
         place = self.worst()
-        by_rms = _top(_use(self.rms, _limit(self.peer_rms, self._unit() / np.sqrt(12.0))))
+        floor = self._unit() * np.vectorize(limits.rms_floor)(self.different)
+        by_rms = _top(_use(self.rms, _limit(self.peer_rms, floor)))
         return [
             limits.peer_max_abs(
                 "head_max_abs_error",
@@ -59,7 +71,11 @@ class Heads:
                 "1",
             ),
             limits.peer_rms(
-                "head_rms_error", *self._at(self.rms, self.peer_rms, by_rms), float(self.magnitude[by_rms]), "1"
+                "head_rms_error",
+                *self._at(self.rms, self.peer_rms, by_rms),
+                float(self.magnitude[by_rms]),
+                "1",
+                float(self.different[by_rms]),
             ),
         ]
 

@@ -54,9 +54,20 @@ def peer_max_abs(name: str, value: float, peer: float, dtype: Dtype, magnitude: 
     return _peer(name, value, PEER_FACTOR, peer, unit_in_last_place(dtype, magnitude), unit)
 
 
-def peer_rms(name: str, value: float, peer: float, dtype: Dtype, magnitude: float, unit: str) -> Measurement:
-    """The peer rule for a root mean square. Floor: u/√12, the rms of an error spread evenly over one unit."""
-    return _peer(name, value, PEER_FACTOR, peer, unit_in_last_place(dtype, magnitude) / math.sqrt(12.0), unit)
+def rms_floor(values: float = math.inf) -> float:
+    """Floor of an rms over so many different values, in units in the last place: √(1/12 + 11/(12 values)).
+
+    One of them may be off by a whole unit, as the rule of the largest error permits, the others spread evenly over one:
+    (1 + (values − 1)/12) / values. So 1 for one value, whose rms is its largest error, and 1/√12 for many.
+    """
+    return math.sqrt((1.0 + 11.0 / values) / 12.0)
+
+
+def peer_rms(
+    name: str, value: float, peer: float, dtype: Dtype, magnitude: float, unit: str, values: float = math.inf
+) -> Measurement:
+    """The peer rule for a root mean square over `values` different values. Floor: `rms_floor` of them, in units of `dtype`."""
+    return _peer(name, value, PEER_FACTOR, peer, unit_in_last_place(dtype, magnitude) * rms_floor(values), unit)
 
 
 def peer_mean_half_square(name: str, value: float, peer: float, dtype: Dtype, magnitude: float) -> Measurement:

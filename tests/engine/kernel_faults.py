@@ -24,7 +24,11 @@ CASES: dict[str, AttentionSpec] = {
     "decode-capped": GroupedDecode(**SMALL, **SPLITS, lengths=(9,), content="dominant", logit_cap=5.0, sinks=True),
     "decode-window": GroupedDecode(**SMALL, **SPLITS, lengths=(20,), content="revealing", window=6),
     "decode-40-heads": GroupedDecode(
-        **(SMALL | {"query_heads": 40}), max_kv_splits=1, num_kv_splits=(1,), lengths=(3,), content="constant"
+        **(SMALL | {"query_heads": 40, "kv_heads": 4}),
+        max_kv_splits=1,
+        num_kv_splits=(1,),
+        lengths=(3,),
+        content="constant",
     ),
     "extend": Extend(**SMALL, prefixes=(6,), lengths=(4,), pages="beyond-16-bits"),
     "extend-window": Extend(**SMALL, prefixes=(9,), lengths=(4,), content="revealing", window=6),

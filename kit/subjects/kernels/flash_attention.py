@@ -17,11 +17,12 @@ MODULE = "sglang.kernels.ops.attention.flash_attention"
 
 @dataclass(frozen=True)
 class FlashAttention:
-    """``flash_attn_with_kvcache`` and ``flash_attn_varlen_func`` of SGLang, version 3 or 4, on a CUDA device."""
+    """``flash_attn_with_kvcache`` and ``flash_attn_varlen_func`` of SGLang, version 3 or 4."""
 
     functions: Any
     version: int
     facts: dict[str, str]
+    device: str = "cuda"
 
     def refuses(self, spec: AttentionSpec) -> str | None:
         """Nothing beyond what the planner already leaves out."""
@@ -29,7 +30,7 @@ class FlashAttention:
 
     def attend(self, spec: AttentionSpec, inputs: AttentionInputs, poison: Poison) -> Answer:
         """One call. It gives a tensor of its own, so no output can be filled with poison before it."""
-        placing = Placing("cuda", spec.dtype, poison)
+        placing = Placing(self.device, spec.dtype, poison)
         with recorded_launches() as launched:
             out = (
                 self._packed(spec, inputs, placing) if isinstance(spec, Prefill) else self._paged(spec, inputs, placing)

@@ -1,8 +1,12 @@
 """Opens kernel libraries: finds their place in the installed stack, and says which one is missing where it has none."""
 
 import importlib
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import ModuleType
 
+from kit.attention_spec import GroupedDecode
 from kit.errors import EnvironmentFault
 from kit.faults.kernels import changed_arguments, changed_module
 from kit.subjects.kernels import flash_attention, sglang_wave
@@ -10,6 +14,9 @@ from kit.subjects.kernels.flash_attention import FlashAttention
 from kit.subjects.kernels.sglang_triton import MODULES, ROOTS, SGLangTriton
 from kit.subjects.kernels.sglang_wave import SGLangWave
 from kit.subjects.workspace import Workspace
+from kit.synthetic.attention import attention_inputs
+
+_SMALLEST = GroupedDecode(query_heads=1, kv_heads=1, head_dim=64, value_dim=64, lengths=(1,), num_kv_splits=(1,))
 
 
 def open_sglang_triton(device: str, workspace: Workspace) -> SGLangTriton:
@@ -45,30 +52,39 @@ def first_importable(module: str, workspace: Workspace) -> ModuleType:
 
 
 def open_sglang_wave() -> SGLangWave:
-    """Wave's kernels in the installed SGLang.
-
-    Raises:
-        EnvironmentFault: SGLang or wave-lang is not installed.
-    """
-    decode, extend, prefill = (_installed("wave", f"{sglang_wave.ROOT}.{name}") for name in MODULES)
+    """Wave's kernels in the installed SGLang."""
+    decode, extend, prefill = (importlib.import_module(f"{sglang_wave.ROOT}.{name}") for name in MODULES)
     return SGLangWave(decode, extend, prefill, {"kernels": sglang_wave.ROOT})
 
 
-def open_flash_attention(version: int) -> FlashAttention:
-    """FlashAttention in the installed SGLang.
+def open_flash_attention(version: int, device: str = "cuda") -> FlashAttention:
+    """FlashAttention in the installed SGLang, which imports its kernels when it is first called: so it is called once.
 
     Raises:
-        EnvironmentFault: it is not there.
+        ImportError: it is not there.
     """
-    functions = _installed(f"fa{version}", flash_attention.MODULE)
-    return FlashAttention(functions, version, {"kernels": f"{flash_attention.MODULE}, version {version}"})
-
-
-def _installed(library: str, module: str) -> ModuleType:
+    functions = importlib.import_module(flash_attention.MODULE)
+    library = FlashAttention(functions, version, {"kernels": f"{flash_attention.MODULE}, version {version}"}, device)
     try:
-        return importlib.import_module(module)
+        library.attend(_SMALLEST, attention_inputs(_SMALLEST), "nan")
+    except ImportError:
+        raise
+    except Exception:
+        traceback.print_exc()  # the kernels are there; the cases say what is wrong with them
+    return library
+
+
+@contextmanager
+def installed(library: str) -> Iterator[None]:
+    """What does not import in here is the environment's fault, once for the session.
+
+    Raises:
+        EnvironmentFault: it names the library, and what did not import.
+    """
+    try:
+        yield
     except ImportError as error:
         problem = f"the profile asks for the kernels of {library}, which are not installed ({error})"
         raise EnvironmentFault(
             problem, "use the image of the profile, or take the library out of key 'kernels.libraries'"
-        ) from None
+        ) from error

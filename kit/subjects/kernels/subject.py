@@ -65,12 +65,15 @@ def open_kernels(
     facts = device_facts(device) | stand_ins
     facts |= versions(PACKAGES) | {"library": session.library, "peer": "torch, same dtype and device"}
     facts |= {f"environment.{name}": value for name, value in session.environment.items()}
-    if session.library in ("lora-triton", "lora-csgmv"):
-        from kit.subjects.kernels.lora import open_lora
+    from kit.subjects.kernels.opening import installed
 
-        backend = open_lora(session.library.removeprefix("lora-"), device)
-        return LoraSubject(backend, device, facts | backend.facts)
-    library = _open(session, device, workspace)
+    with installed(session.library):
+        if session.library in ("lora-triton", "lora-csgmv"):
+            from kit.subjects.kernels.lora import open_lora
+
+            backend = open_lora(session.library.removeprefix("lora-"), device)
+            return LoraSubject(backend, device, facts | backend.facts)
+        library = _open(session, device, workspace)
     return KernelSubject(library, device, facts | library.facts)
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from kit.attention_spec import AttentionSpec, Extend, GroupedDecode, Prefill
 from kit.checks import NotApplicable, attention
+from kit.checks.heads import Heads
 from kit.checks.outcome import CheckResult
 from kit.oracles.attention import Scoring, attend
 from kit.oracles.metrics import Values
@@ -149,3 +150,18 @@ def test_upstream_constants_are_judged_where_the_case_is_upstreams() -> None:
     names = {m.name for m in result(Kernel(), SPEC.model_copy(update={"upstream": True})).measurements}
     assert {"max_abs_error", "cosine_distance"} <= names
     assert not {"max_abs_error", "cosine_distance"} & {m.name for m in result(Kernel()).measurements}
+
+
+def test_a_head_of_one_value_may_be_off_by_a_unit_and_no_more() -> None:
+    """All its entries are rounded alike: rms and largest error are one number. One value a head, 0.75 … 1: u is 2⁻¹¹."""
+    unit = 2.0**-11
+    constant = np.full((1, 2, 64), 0.75)
+    for off, allowed in ((0.9, True), (1.1, False)):
+        served = constant.copy()
+        served[0, 1] += off * unit
+        measured = Heads.of(served, constant, constant, (1,), "float16").measurements()
+        assert [m.within for m in measured] == [allowed, allowed], off
+    spread = np.linspace(0.5, 0.9, 128).reshape(1, 2, 64)
+    measured = {m.name: m for m in Heads.of(spread + 0.9 * unit, spread, spread, (1,), "float16").measurements()}
+    assert measured["head_max_abs_error"].within
+    assert not measured["head_rms_error"].within, "64 different values are not all off by a unit to one side"

@@ -1,9 +1,14 @@
+import importlib
+import os
+import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import get_args
 
 import pytest
 
 from kit.errors import EnvironmentFault
-from kit.plan import KernelSession
+from kit.plan import KernelLibrary, KernelSession
 from kit.subjects.device import device_facts, processor_name, versions
 from kit.subjects.kernels.subject import open_kernels
 from kit.subjects.workspace import Workspace
@@ -25,13 +30,35 @@ def test_versions_of_what_is_not_installed_are_left_out() -> None:
     assert set(versions(["numpy", "no-such-package-here"])) == {"numpy"}
 
 
-@pytest.mark.parametrize("library", ["wave", "fa3"])
-def test_a_library_that_is_not_installed_is_named(library: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("library", get_args(KernelLibrary))
+def test_a_library_that_does_not_import_is_named_before_any_case(
+    library: KernelLibrary, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from kit.subjects.kernels import subject
+
+    def absent(*_: object) -> None:
+        raise ImportError("Can not import it. Please check your installation.")
+
+    monkeypatch.setattr(subject, "_open", absent)
+    monkeypatch.setitem(sys.modules, "kit.subjects.kernels.lora", SimpleNamespace(open_lora=absent))
+    monkeypatch.setattr(subject, "device_facts", lambda device: {})
+    monkeypatch.delitem(sys.modules, "triton", raising=False)
+    monkeypatch.setattr(os, "environ", dict(os.environ))
+    session = KernelSession(library=library, interpreted=True)
+    with pytest.raises(EnvironmentFault, match=f"kernels of {library}, which are not installed .Can not import it"):
+        open_kernels(session, {}, Workspace(tmp_path, tmp_path))
+
+
+def test_flash_attention_imports_its_kernels_when_it_is_called(monkeypatch: pytest.MonkeyPatch) -> None:
     from kit.subjects.kernels import opening
 
-    def absent(name: str) -> None:
-        raise ModuleNotFoundError("No module named 'wave_lang'")
+    def late(**_: object) -> None:
+        raise ImportError("Can not import FA3 in sgl_kernel.")
 
-    monkeypatch.setattr(opening.importlib, "import_module", absent)
-    with pytest.raises(EnvironmentFault, match=f"kernels of {library}, which are not installed"):
-        opening.open_sglang_wave() if library == "wave" else opening.open_flash_attention(3)
+    functions = SimpleNamespace(flash_attn_with_kvcache=late)
+    importlib.import_module("triton.backends")  # it finds its own by import_module
+    monkeypatch.setattr(opening.importlib, "import_module", lambda name: functions)
+    with pytest.raises(EnvironmentFault, match=r"kernels of fa3, .* .Can not import FA3"), opening.installed("fa3"):
+        opening.open_flash_attention(3, "cpu")
+    functions.flash_attn_with_kvcache = lambda **_: 1 / 0
+    assert opening.open_flash_attention(3, "cpu").version == 3
