@@ -268,7 +268,7 @@ FAULTS = [
     Fault("container-stopped", _to_container(lambda c: c.kill("SIGTERM")), 5, IN_FLIGHT, "SIGTERM", everywhere=True),
     Fault(
         "container-paused",
-        _to_container(lambda c: c.pause(), run=6),
+        _to_container(lambda c: c.pause(), run=25),
         5,
         IN_FLIGHT | {"0/1-hang": "timeout"},
         "time limit",
@@ -315,10 +315,10 @@ FAULTS = [
     ),
     Fault(
         "run-over-its-limit",
-        _acts("pass", "hang", "pass", case=60, run=6),
+        _acts("pass", "hang", "pass", case=60, run=25),
         5,
         IN_FLIGHT | {"0/1-hang": "timeout"},
-        "time limit of 6 s",
+        "time limit of 25 s",
     ),
     Fault(
         "out-of-memory",
