@@ -46,7 +46,7 @@ def covering(
     chosen: list[Choice] = []
     seen: set[tuple[str, int]] = set()
     while len(chosen) < count:
-        candidates = [c for c in (_legal(draw, dimensions, open_pairs, seen, legal) for _ in range(_CANDIDATES)) if c]
+        candidates = list(_legal_choices(draw, dimensions, open_pairs, seen, legal))
         fresh = [c for c in candidates if c not in chosen]
         if not fresh:
             continue
@@ -63,33 +63,42 @@ def _gain(choice: Choice, open_pairs: dict[Pair, None], seen: set[tuple[str, int
     return len(choice.items() - seen), sum(pair in open_pairs for pair in pairs_of(choice))
 
 
-def _legal(
+def _legal_choices(
     draw: "Draw",
     dimensions: Dimensions,
     open_pairs: dict[Pair, None],
     seen: set[tuple[str, int]],
     legal: Callable[[dict[str, object]], bool],
+) -> Iterator[Choice]:
+    """Up to 12 legal choices, each around an open pair; a pair around which none is found is taken out of `open_pairs`."""
+    wanted = _wanted(open_pairs, seen)
+    for _ in range(_CANDIDATES):
+        pair = wanted[draw.below(len(wanted))] if wanted else next(iter(open_pairs), None)
+        choice = _legal(draw, dimensions, pair, legal)
+        if choice is not None:
+            yield choice
+        elif pair is not None:
+            del open_pairs[pair]
+            wanted = _wanted(open_pairs, seen)
+
+
+def _legal(
+    draw: "Draw", dimensions: Dimensions, pair: Pair | None, legal: Callable[[dict[str, object]], bool]
 ) -> Choice | None:
-    wanted = _wanted(draw, open_pairs, seen)
     for _ in range(_TRIES):
         choice = {name: draw.below(len(values)) for name, values in dimensions.items()}
-        if wanted is not None:
-            choice[wanted[0]], choice[wanted[2]] = wanted[1], wanted[3]
+        if pair is not None:
+            choice[pair[0]], choice[pair[2]] = pair[1], pair[3]
         if legal(values_of(dimensions, choice)):
             return choice
-    if wanted is not None:
-        open_pairs.pop(wanted, None)
     return None
 
 
-def _wanted(draw: "Draw", open_pairs: dict[Pair, None], seen: set[tuple[str, int]]) -> Pair | None:
-    """An open pair with values that no choice has yet, else the first open pair."""
-    if all((pair[0], pair[1]) in seen and (pair[2], pair[3]) in seen for pair in open_pairs):
-        return next(iter(open_pairs), None)
+def _wanted(open_pairs: dict[Pair, None], seen: set[tuple[str, int]]) -> list[Pair]:
+    """The open pairs with most values that no choice has yet; none where every value has been chosen."""
     news = {pair: ((pair[0], pair[1]) not in seen) + ((pair[2], pair[3]) not in seen) for pair in open_pairs}
-    most = max(news.values())
-    best = [pair for pair, new in news.items() if new == most]
-    return best[draw.below(len(best))]
+    most = max(news.values(), default=0)
+    return [pair for pair, new in news.items() if new == most] if most else []
 
 
 def values_of(dimensions: Dimensions, choice: Choice) -> dict[str, object]:
