@@ -35,6 +35,15 @@ def test_a_sound_cache_is_used_as_it_is(made: tuple[Path, tuple[AssetFile, ...]]
     assert {file.path for file in files} == file_names(MODEL)
 
 
+def test_the_folder_of_a_plan_without_models_is_kept_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run beside this one has it mounted."""
+    monkeypatch.setenv("KIT_CACHE", str(tmp_path / "cache"))
+    folder, files = prepare(())
+    before = folder.stat().st_ino
+    assert prepare(()) == (folder, ()) == (folder, files)
+    assert folder.stat().st_ino == before
+
+
 @pytest.mark.parametrize(
     "damage",
     [
