@@ -1,24 +1,35 @@
 """The sessions that batteries ask for. Batteries that ask for the same one share it."""
 
 from collections import ChainMap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
+from pydantic import JsonValue
 
 from kit.plan import KernelLibrary, KernelSession, Session, SGLangSession
 from kit.profile import Profile
 from kit.synthetic.catalogue import ModelShape
 
 
-def sglang(profile: Profile, model: ModelShape, adapters: Sequence[str] | None = None, variant: str = "") -> Session:
+def sglang(
+    profile: Profile,
+    model: ModelShape,
+    adapters: Sequence[str] | None = None,
+    variant: str = "",
+    further: Mapping[str, JsonValue] = MappingProxyType({}),
+) -> Session:
     """An engine of this profile on a synthetic model.
 
     Args:
         adapters: names of those that are loaded; None means all that need no engine of their own.
-        variant: name of the profile's engine variant; empty means the settings as they stand.
+        variant: what the session is called after; where the profile has an engine variant of this name, its settings count.
+            Empty means the settings as they stand.
+        further: arguments that the battery itself asks for, whatever the profile says.
     """
     engine = profile.engine
     changes = [change for change in (engine.models.get(model.name), engine.variants.get(variant)) if change]
     dtypes = [change.dtype for change in changes if change.dtype]
-    arguments = dict(ChainMap(*(change.arguments for change in reversed(changes)), engine.arguments))
+    arguments = {**engine.arguments, **{k: v for change in changes for k, v in change.arguments.items()}, **further}
     gpus = max((change.gpus for change in changes), default=1)
     if gpus > 1:
         arguments["tp_size"] = gpus

@@ -26,8 +26,8 @@ from kit.subjects.workspace import Workspace
 from kit.synthetic.catalogue import adapter_folder, find_model, model_folder
 from kit.synthetic.prompts import prompts as seeded_prompts
 
-_MOST_TOKENS = 4096
-_MOST_REQUESTS = 8
+_MOST_TOKENS = 16384
+_MOST_REQUESTS = 64
 _PACKAGES = ("sglang", "sglang-kernel", "sgl-kernel", "torch", "triton", "transformers", "flashinfer-python", "numpy")
 
 
