@@ -249,6 +249,7 @@ class Profile(Record):
         architecture: as the driver reports it: gfx950, sm_100, sm_90; x86_64 for a CPU.
         gpus: how many GPUs the profile needs.
         sessions_at_once: how many sessions may share one GPU, or the CPU, at a time.
+        first: sessions that start before the others, since they take longest.
         gpu_memory: what each of them has at least, as its driver reports it.
         partition: mode of a GPU that can be split, compute and memory, such as ``SPX/NPS1``; None where the architecture has none.
         pci_devices: PCI device ids of this model, where the architecture has several; a GPU with another id is not this hardware.
@@ -270,6 +271,7 @@ class Profile(Record):
     architecture: str
     gpus: int = Field(ge=0)
     sessions_at_once: int = Field(default=1, ge=1, le=16)
+    first: tuple[str, ...] = ()
     gpu_memory: Size | None = None
     partition: str | None = Field(default=None, pattern=r"^[A-Z0-9]+/NPS[0-9]+$")
     pci_devices: tuple[Annotated[str, Field(pattern=r"^0x[0-9a-f]{4}$")], ...] = ()

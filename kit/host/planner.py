@@ -41,7 +41,7 @@ def make_plan(profile: Profile, selection: Selection, run_id: str) -> Plan:
     """The plan of a run, without its assets.
 
     Raises:
-        UsageFault: an unknown battery, a glob that matches no case, or two cases of one id.
+        UsageFault: an unknown battery, a glob that matches no case, or a session to start first that there is not.
     """
     for name in selection.batteries:
         if name not in BATTERIES:
@@ -52,6 +52,12 @@ def make_plan(profile: Profile, selection: Selection, run_id: str) -> Plan:
     for glob in selection.cases:
         if not any(fnmatchcase(name, glob) for name in known):
             raise UsageFault(f"no case of profile {profile.name} matches '{glob}'", near_matches(glob, known))
+    possible = {session.id for session, _ in everything}
+    for name in profile.first:
+        if name not in possible:
+            raise UsageFault(
+                f"profile {profile.name}, key 'first': there is no session '{name}'", near_matches(name, possible)
+            )
     sessions: dict[str, Session] = {}
     cases: list[Case] = []
     for session, case in (*everything, *further):
@@ -70,7 +76,7 @@ def make_plan(profile: Profile, selection: Selection, run_id: str) -> Plan:
         run_id=run_id,
         profile=profile.name,
         architecture=profile.architecture,
-        sessions=tuple(sessions.values()),
+        sessions=tuple(sorted(sessions.values(), key=lambda session: session.id not in profile.first)),
         devices=devices_of(profile),
         cases=tuple(cases),
         omitted=len(everything) + len(further) - len(cases),

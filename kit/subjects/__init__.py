@@ -35,9 +35,6 @@ Subject: TypeAlias = Union[
     "NullSubject",
 ]
 
-_MOST_THREADS = 4
-"""Tiny models gain nothing from more threads, and lose much on large hosts."""
-
 
 @contextmanager
 def open_subject(spec: SessionSpec, workspace: Workspace) -> Iterator[Subject]:
@@ -101,7 +98,6 @@ def prepare_subject(spec: SessionSpec, subject: Subject, cases: Sequence[CheckSp
 
 
 def _set_environment(chosen: dict[str, str]) -> None:
-    os.environ.setdefault("OMP_NUM_THREADS", str(min(_MOST_THREADS, len(os.sched_getaffinity(0)))))
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy, so the oracle
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     os.environ.update(chosen)

@@ -13,6 +13,9 @@ from kit.process import exit_reason
 from kit.worker.arguments import SessionArguments
 
 _CHUNK = 65_536
+_THREADS = "OMP_NUM_THREADS"
+_MOST_THREADS = 4
+"""Tiny models gain nothing from more threads, and lose much on large hosts."""
 
 
 class Shares:
@@ -44,6 +47,17 @@ def visible_devices(devices: Devices, chosen: tuple[int, ...], environment: Mapp
     seen = environment.get(devices.visible, "")
     names = seen.split(",") if seen else [str(index) for index in range(devices.count)]
     return {devices.visible: ",".join(names[index] for index in chosen)}
+
+
+def processor_threads(devices: Devices, processors: int, environment: Mapping[str, str]) -> dict[str, str]:
+    """The variable that gives each session its part of the processors; empty where the environment has it.
+
+    Threads of OpenMP wait for each other by spinning: two sessions that each take all of two processors need ten times as long.
+    """
+    if _THREADS in environment:
+        return {}
+    share = processors // (devices.count * devices.sessions_at_once)
+    return {_THREADS: str(max(1, min(share, _MOST_THREADS)))}
 
 
 @dataclass
@@ -106,12 +120,18 @@ class Scheduler:
                 arguments.command("kit.worker.keeper", write_fd),
                 stdin=subprocess.DEVNULL,
                 pass_fds=(write_fd,),
-                env=os.environ | visible_devices(self._plan.devices, devices, os.environ),
+                env=os.environ | self._own(devices),
             )
         finally:
             os.close(write_fd)
         self._selector.register(read_fd, selectors.EVENT_READ, _Kept(session.id, keeper, devices, shares))
         return True
+
+    def _own(self, devices: tuple[int, ...]) -> dict[str, str]:
+        """The part of a session's environment that says what it may use."""
+        shared = self._plan.devices
+        threads = processor_threads(shared, len(os.sched_getaffinity(0)), os.environ)
+        return threads | visible_devices(shared, devices, os.environ)
 
     def _forward(self, fd: int, kept: _Kept) -> None:
         chunk = os.read(fd, _CHUNK)

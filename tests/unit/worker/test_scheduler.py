@@ -8,7 +8,7 @@ from kit.check_spec import NullCheck
 from kit.events import AnyEvent, SessionEnded, SessionStarted
 from kit.host.local_runtime import LocalRuntime
 from kit.plan import Devices, Plan
-from kit.worker.scheduler import Shares, visible_devices
+from kit.worker.scheduler import Shares, processor_threads, visible_devices
 from tests.rehearsal import null_plan, rehearse, write_plan
 
 SLEEP, PASS, ORPHAN = NullCheck(act="sleep", seconds=1.0), NullCheck(act="pass"), NullCheck(act="orphan")
@@ -49,6 +49,20 @@ def test_a_session_sees_its_own_gpus_only(seen: dict[str, str], expected: str) -
     devices = Devices(count=4, visible="HIP_VISIBLE_DEVICES")
     assert visible_devices(devices, (1, 3), seen) == {"HIP_VISIBLE_DEVICES": expected}
     assert visible_devices(Devices(count=1), (0,), seen) == {}
+
+
+@pytest.mark.parametrize(
+    ("devices", "processors", "threads"),
+    [
+        (Devices(sessions_at_once=2), 2, "1"),
+        (Devices(sessions_at_once=2), 6, "3"),
+        (Devices(count=8), 128, "4"),
+        (Devices(count=8), 4, "1"),
+    ],
+)
+def test_sessions_share_the_processors(devices: Devices, processors: int, threads: str) -> None:
+    assert processor_threads(devices, processors, {}) == {"OMP_NUM_THREADS": threads}
+    assert processor_threads(devices, processors, {"OMP_NUM_THREADS": "7"}) == {}
 
 
 def run(plan: Plan, folder: Path) -> tuple[dict[str, str], list[AnyEvent]]:
