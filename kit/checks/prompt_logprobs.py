@@ -17,7 +17,7 @@ def check(spec: PromptLogprobs, subject: SGLangSubject) -> CheckResult:
     served = _served(subject, prompts, spec.adapter)
     measurements = accuracy(served)
     if spec.adapter is not None:
-        measurements += effect(served, _served(subject, prompts, None))
+        measurements += effect(served, compare(subject, prompts, None, subject.at_first(prompts, None)))
     return _result(served, measurements, explanation(subject, served, spec.adapter))
 
 

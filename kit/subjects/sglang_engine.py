@@ -6,7 +6,7 @@ Covers SGLang 0.5.17 and 0.5.19, whose offline engines agree in all that is used
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
@@ -72,6 +72,7 @@ class SGLangSubject:
     workspace: Workspace
     life: EngineLife
     facts: dict[str, str]
+    _first_answers: dict[tuple[str | None, tuple[int, ...]], Served] = field(default_factory=dict)
 
     @property
     def engine(self) -> Any:
@@ -99,6 +100,16 @@ class SGLangSubject:
     def alone(self, prompts: Sequence[Sequence[int]], identity: str | None) -> list[Served]:
         """Every prompt in a request of its own, one after another; `identity` None is the base model."""
         return [self.together([prompt], [identity])[0] for prompt in prompts]
+
+    def at_first(self, prompts: Sequence[Sequence[int]], identity: str | None) -> list[Served]:
+        """As `alone`, and each answer is the one that the first such question got: to compare with, not to judge."""
+        answers = []
+        for prompt in prompts:
+            key = (identity, tuple(prompt))
+            if key not in self._first_answers:
+                self._first_answers[key] = self.alone([prompt], identity)[0]
+            answers.append(self._first_answers[key])
+        return answers
 
     def together(self, prompts: Sequence[Sequence[int]], identities: Sequence[str | None]) -> list[Served]:
         """All prompts in one request, which SGLang sends as one message, so they meet in one prefill batch."""

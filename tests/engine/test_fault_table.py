@@ -86,6 +86,8 @@ class Merged:
             answers.append(Served(served_logprobs(self.faults, values), tuple(prompt[1:])))
         return answers
 
+    at_first = alone
+
     def _load(self, identity: str | None) -> None:
         if self._loaded == (identity, self.faults):
             return

@@ -59,6 +59,8 @@ class Engine:
     def alone(self, prompts: Sequence[Sequence[int]], identity: str | None) -> list[Served]:
         return [self._single(prompt, identity) for prompt in prompts]
 
+    at_first = alone
+
     def together(self, prompts: Sequence[Sequence[int]], identities: Sequence[str | None]) -> list[Served]:
         return [self._batched(*row) for row in zip(prompts, identities, strict=True)]
 
