@@ -119,7 +119,11 @@ class Launch:
     def end(self, seconds: float = 60) -> tuple[int, str]:
         """Wait for its end; gives exit code and output. No process below it may be left."""
         below = psutil.Process(self.process.pid).children(recursive=True) if self.process.poll() is None else []
-        text, _ = self.process.communicate(timeout=seconds)
+        try:
+            text, _ = self.process.communicate(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            raise
         assert [process for process in below if process.is_running() and process.status() != psutil.STATUS_ZOMBIE] == []
         return self.process.returncode, text or ""
 

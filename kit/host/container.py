@@ -46,7 +46,8 @@ class ContainerSpec:
     None where the run needs none.
 
     Raises:
-        UsageFault: a mounted folder is the root, the home or a system folder of the host, or holds one of them.
+        UsageFault: a mounted folder is the root, the home or a system folder of the host, or holds one of them; or its name is
+            no UTF-8.
         ValueError: a device, group or capability that no profile can lead to.
     """
 
@@ -144,11 +145,17 @@ def container_user(rootless: bool = False) -> str:
 
 
 def _refuse_wide(folder: Path) -> None:
-    """A folder below the home is mounted as it is; the home itself, what holds it, and what the system lives in never are."""
+    """A folder below the home is mounted as it is; the home itself, what holds it, and what the system lives in never are.
+
+    Neither is one whose name is no UTF-8: engines are told in JSON.
+    """
     homes = {Path(os.environ.get("HOME", "/"))}
     with contextlib.suppress(KeyError):
         homes.add(Path(pwd.getpwuid(os.getuid()).pw_dir))
     whole = (*homes, *_HOLD_SOCKETS)
+    shown = os.fsencode(folder).decode(errors="backslashreplace")
+    if shown != str(folder):
+        raise UsageFault(f"the name of folder {shown} is no UTF-8, and no container engine takes it", "name another")
     for place in (Path(os.path.abspath(folder)), folder.resolve()):  # noqa: PTH100 - as the engine is told, and where it leads
         holds = place == Path("/") or any(inner.is_relative_to(place) for inner in whole)
         if holds or any(place.is_relative_to(system) for system in _SYSTEM):

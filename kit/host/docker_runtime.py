@@ -3,7 +3,9 @@
 import contextlib
 import os
 import platform
+import signal
 import time
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import docker
@@ -33,6 +35,17 @@ _REMOVE_ATTEMPTS = 5
 _LOG_BYTES = 16 * 1024 * 1024
 _STOPPED = ("exited", "dead", "stopped")
 _ALIVE = ("running", "paused", "restarting")
+_KILLED = 128 + signal.SIGKILL
+_REMOVED = Ending(Trouble.CRASHED, "the container was removed by someone else")
+
+
+@dataclass(frozen=True)
+class _Removal:
+    """Whether the container is gone now, by whom, and why it is not."""
+
+    gone: bool
+    by_another: bool = False
+    problem: str = ""
 
 
 def connect(timeout: float = _TIMEOUT_SECONDS) -> "docker.DockerClient":
@@ -44,10 +57,16 @@ def connect(timeout: float = _TIMEOUT_SECONDS) -> "docker.DockerClient":
     try:
         client = docker.from_env(timeout=timeout)
         client.ping()
-    except (DockerException, requests.RequestException) as error:
+    except (
+        DockerException,
+        requests.RequestException,
+        ValueError,
+    ) as error:  # ValueError: a DOCKER_HOST that is no URL
+        told = engine_says(os.environ.get("DOCKER_HOST", ""))
+        remedy = "start one (scripts/docker-engine.sh installs Docker on Debian and Ubuntu), or use --runtime local"
         raise EnvironmentFault(
-            f"no container engine answers ({engine_says(error)})",
-            "start one (scripts/docker-engine.sh installs Docker on Debian and Ubuntu), or use --runtime local",
+            f"no container engine answers{f' at DOCKER_HOST={told}' if told else ''} ({engine_says(error)})",
+            f"correct DOCKER_HOST, {remedy}" if told else remedy,
         ) from None
     client.api.timeout = _TIMEOUT_SECONDS
     return client
@@ -133,12 +152,16 @@ class DockerRuntime:
             ) from None
 
     def ended(self) -> Ending | None:
-        """How the container ended; None while it runs. An engine that is restarting is asked again later."""
+        """How the container ended; None while it runs. An engine that is restarting is asked again later.
+
+        Whoever removes a running container has Podman kill it first: so a killed one is removed here, and what the engine says to
+        that tells whether another was faster.
+        """
         try:
             self._container.reload()
         except NotFound:
             self._removed = True
-            return Ending(Trouble.CRASHED, "the container was removed by someone else")
+            return _REMOVED
         except (APIError, requests.RequestException) as error:
             if time.monotonic() - self._heard < _SILENCE_SECONDS:
                 return None
@@ -150,6 +173,8 @@ class DockerRuntime:
         code = int(state["ExitCode"])
         if state.get("OOMKilled") and code:
             return Ending(Trouble.ENVIRONMENT, f"container: out of memory (limit {self._spec.memory / 2**30:g} GiB)")
+        if code == _KILLED and self._taken_away():
+            return _REMOVED
         return ending_of(128 - code if 128 < code < 192 else code, "container")
 
     def stop(self) -> tuple[str, ...]:
@@ -167,10 +192,10 @@ class DockerRuntime:
                 self._container.kill()
         self._save_log()
         self._removed = True
-        if problem := self._remove():
-            return (
-                f"container {self._spec.name}, which could not be removed ({problem}); run 'docker rm -f {self._spec.name}'",
-            )
+        removed = self._remove()
+        if not removed.gone:
+            why, name = removed.problem, self._spec.name
+            return (f"container {name}, which could not be removed ({why}); run 'docker rm -f {name}'",)
         return (f"container {self._spec.name}",) if was_running else ()
 
     def _save_log(self) -> None:
@@ -181,20 +206,29 @@ class DockerRuntime:
                     break
                 file.write(chunk)
 
-    def _remove(self) -> str | None:
-        """Why the container could not be removed; None where it is gone."""
-        problem = ""
+    def _taken_away(self) -> bool:
+        """Remove it, with its output saved; True where someone else had done so."""
+        self._save_log()
+        removed = self._remove()
+        self._removed = removed.gone
+        return removed.by_another
+
+    def _remove(self) -> "_Removal":
+        """Remove the container; an engine that does not answer, or is at it already, is asked a few times."""
+        problem, unheard = "", False
         for attempt in range(_REMOVE_ATTEMPTS):
             time.sleep(attempt)
             try:
                 self._container.remove(force=True, v=True)
             except NotFound:
-                return None
-            except (APIError, requests.RequestException) as error:
+                return _Removal(gone=True, by_another=not unheard)
+            except APIError as error:
                 problem = engine_says(error)
+            except requests.RequestException as error:
+                problem, unheard = engine_says(error), True  # it may have been done all the same
             else:
-                return None
-        return problem
+                return _Removal(gone=True)
+        return _Removal(gone=False, problem=problem)
 
 
 def _refuse_closed_folder(spec: ContainerSpec) -> None:

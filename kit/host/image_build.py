@@ -99,10 +99,7 @@ def _stack(
         }
         with stack_context(definition, _wheels(definition, say)) as context:
             _build(client, context, tag, arguments, {STACK: tag}, options, say)
-        with (
-            engine_faults()
-        ):  # what the stage that installs leaves behind is a second copy of the stack, and its wheels
-            client.images.prune({"dangling": True, "label": f"kit.installs={tag}"})
+        _remove_installer(client, tag)
     return tag
 
 

@@ -47,10 +47,10 @@ def find(client: "docker.DockerClient", reference: str) -> Any | None:
 
 
 def check_image(client: "docker.DockerClient", definition: ImageDefinition) -> BuiltImage:
-    """The built image of this definition and of kit's present sources; never another one.
+    """The built image of this definition and of kit's present sources, for the engine's machine; never another one.
 
     Raises:
-        ImageFault: not built, or built from something else (what differs is named).
+        ImageFault: not built, built from something else (what differs is named), or for another architecture.
     """
     sources = source_files()
     tag = content_tag(definition, sources)
@@ -63,6 +63,13 @@ def check_image(client: "docker.DockerClient", definition: ImageDefinition) -> B
         shown = tag if tag in image.tags else definition.tag
         raise ImageFault(
             f"image {shown} was built from something else: {' and '.join(different)} differ",
+            f"run '{definition.build_command}{_base_option(definition, labels)}'",
+        )
+    with engine_faults():
+        here = str(client.version()["Arch"])
+    if (made_for := str(image.attrs["Architecture"])) != here:
+        raise ImageFault(
+            f"image {tag} is for {made_for}, and the engine's machine is {here}",
             f"run '{definition.build_command}{_base_option(definition, labels)}'",
         )
     return BuiltImage(image.id, tag, labels, int(image.attrs["Size"]))

@@ -64,27 +64,34 @@ def claim(folder: Path) -> tuple[Path, Reserve]:
         UsageFault: it is a file, not empty, or not writable. EnvironmentFault: the disk has no room for the reports.
     """
     folder = Path(os.path.abspath(folder))  # noqa: PTH100 - resolve() would hide the name that the user gave
-    logs = folder / "logs"
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError):
-        raise UsageFault(f"the output folder {folder} is a file", "name another with --output") from None
+        raise _no_folder(folder) from None
     except OSError as error:
         raise _unwritable(folder, error) from None
-    with _locked(folder):
-        if any(folder.iterdir()):
-            if not _was_refused(folder):
-                raise UsageFault(
-                    f"the output folder {folder} is not empty", "name another with --output; nothing was changed"
-                )
-            release(folder)
-        try:
-            logs.mkdir()
-            return folder, Reserve(folder)
-        except OSError as error:
-            with contextlib.suppress(OSError):
-                logs.rmdir()
-            raise _unwritable(folder, error) from None
+    try:
+        with _locked(folder):
+            return folder, _taken(folder)
+    except OSError as error:
+        raise _unwritable(folder, error) from None
+
+
+def _taken(folder: Path) -> Reserve:
+    if any(folder.iterdir()):
+        if not _was_refused(folder):
+            raise UsageFault(
+                f"the output folder {folder} is not empty", "name another with --output; nothing was changed"
+            )
+        release(folder)
+    logs = folder / "logs"
+    logs.mkdir()
+    try:
+        return Reserve(folder)
+    except OSError:
+        with contextlib.suppress(OSError):
+            logs.rmdir()
+        raise
 
 
 @contextlib.contextmanager
@@ -116,6 +123,14 @@ def release(folder: Path) -> None:
         shutil.rmtree(folder / "logs", ignore_errors=True)
         for name in _OF_A_REFUSED_RUN - {"logs"}:
             (folder / name).unlink(missing_ok=True)
+
+
+def _no_folder(folder: Path) -> UsageFault:
+    """What is there is no folder, or what should hold it is none."""
+    there = next(path for path in (folder, *folder.parents) if os.path.lexists(path))
+    what = "a link that leads to no folder" if there.is_symlink() else "a file"
+    problem = f"is {what}" if there == folder else f"cannot be made: {there} is {what}"
+    return UsageFault(f"the output folder {folder} {problem}", "name another with --output")
 
 
 def _unwritable(folder: Path, error: OSError) -> KitError:

@@ -16,11 +16,13 @@ from typing import Any
 
 from kit.check_spec import NullCheck
 from kit.events import CaseStarted
+from kit.host.image_store import check_image
 from kit.host.planner import new_run_id
+from kit.image import find_image
 from kit.plan import NullSession
-from tests.docker.launch_stage import CRASH, GREEN, IN_FLIGHT, PASS, REFUSED, STOPPED, Stage, acts
+from tests.docker.launch_stage import CRASH, GREEN, IN_FLIGHT, PASS, REFUSED, STOPPED, Stage, acts, small_disk
 from tests.jobs import Outcome, outcome
-from tests.launcher import Job, Launch, image_definition
+from tests.launcher import IMAGE, Job, Launch, image_definition
 from tests.rehearsal import null_plan
 
 Provoke = Callable[[Stage], Outcome | int]
@@ -153,7 +155,7 @@ def _same_name(stage: Stage) -> Outcome:
     """A container of that name is there already, and is not kit's: it is left alone."""
     plan = acts("pass")
     run_id = new_run_id()
-    image = stage.client.images.get(image_definition(stage.folder / "i").tag).id
+    image = check_image(stage.client, find_image(IMAGE, stage.images)).id
     other = stage.client.containers.create(image, ["true"], name=f"kit-{run_id}", network_mode="none")
     try:
         job = Job(
@@ -179,19 +181,14 @@ def _refused_then_built(stage: Stage) -> Outcome:
     return stage.launch(acts("pass")).finish()
 
 
-def _full_disk(size: str, *names: str, output: str = "out") -> Provoke:
+def _full_disk(size: str, *names: str) -> Provoke:
     def provoke(stage: Stage) -> Outcome | int:
-        disk = stage.folder / "disk"
-        disk.mkdir()
-        subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "kit-test", str(disk)], check=True)
-        try:
-            launch = stage.launch(acts(*names), f"disk/{output}")
+        with small_disk(stage.folder / "disk", size):
+            launch = stage.launch(acts(*names), "disk/out")
             code, text = launch.end()
             if not (launch.folder / "junit.xml").exists():
                 return code
             return outcome(shutil.copytree(launch.folder, stage.folder / "kept"), code, text)
-        finally:
-            subprocess.run(["umount", str(disk)], check=True)
 
     return provoke
 

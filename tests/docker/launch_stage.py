@@ -1,5 +1,8 @@
 """Where a launch fault is provoked: an engine, an image, a folder, and launches whose containers can be reached."""
 
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -36,6 +39,27 @@ def told_by(junit: Path) -> dict[str, str]:
         kinds = [child.get("type") for child in node if child.tag in ("failure", "error", "skipped")]
         told[f"{node.get('classname').removeprefix('kernels.null-')}/{node.get('name')}"] = (kinds or ["passed"])[0]
     return told
+
+
+@contextmanager
+def small_disk(folder: Path, size: str) -> Iterator[None]:
+    """A disk in memory at `folder`. Another process takes it away again, also where this one is killed."""
+    folder.mkdir()
+    steps = 'mount -t tmpfs -o "size=$1" kit-test "$2" && echo mounted && cat; umount --lazy "$2"'
+    holder = subprocess.Popen(
+        ["sh", "-c", steps, "sh", size, str(folder)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        start_new_session=True,
+    )
+    assert holder.stdin is not None and holder.stdout is not None
+    try:
+        assert holder.stdout.readline() == b"mounted\n"
+        yield
+    finally:
+        holder.stdin.close()
+        assert holder.wait(60) == 0
+        holder.stdout.close()
 
 
 @dataclass

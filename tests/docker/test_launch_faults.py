@@ -6,8 +6,9 @@ Most of a launch is waiting, so a few run at once; each test waits for its own.
 import os
 import shutil
 import time
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor, wait
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -69,10 +70,9 @@ def provoke(fault: Fault, engine: Engine, images: Path, folder: Path) -> Provoke
 class Rehearsals:
     """All selected faults on one engine: begun together, asked for one by one. What must be alone begins when it is asked for."""
 
-    def __init__(self, faults: list[Fault], engine: Engine, images: Path, folders: pytest.TempPathFactory) -> None:
-        self._pool = ThreadPoolExecutor(AT_ONCE)
-        self._begin = lambda fault: self._pool.submit(provoke, fault, engine, images, folders.mktemp(fault.name))
-        self._begun = {fault.name: self._begin(fault) for fault in faults if not fault.alone}
+    def __init__(self, faults: list[Fault], begin: Callable[[Fault], Future[Provoked]]) -> None:
+        self._begin = begin
+        self._begun = {fault.name: begin(fault) for fault in faults if not fault.alone}
 
     def of(self, fault: Fault) -> Provoked:
         """What came of a fault."""
@@ -80,6 +80,18 @@ class Rehearsals:
             wait(self._begun.values())
             return self._begin(fault).result()
         return self._begun[fault.name].result()
+
+
+@contextmanager
+def rehearsals(
+    faults: list[Fault], engine: Engine, images: Path, folders: pytest.TempPathFactory
+) -> Iterator[Rehearsals]:
+    """At the end none of them runs any more, whether it was asked for or not."""
+    pool = ThreadPoolExecutor(AT_ONCE)
+    try:
+        yield Rehearsals(faults, lambda fault: pool.submit(provoke, fault, engine, images, folders.mktemp(fault.name)))
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 def selected(request: pytest.FixtureRequest, test: str) -> list[Fault]:
@@ -90,15 +102,17 @@ def selected(request: pytest.FixtureRequest, test: str) -> list[Fault]:
 @pytest.fixture(scope="module")
 def on_docker(
     request: pytest.FixtureRequest, docker_engine: Engine, images: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Rehearsals:
-    return Rehearsals(selected(request, "test_on_docker"), docker_engine, images, tmp_path_factory)
+) -> Iterator[Rehearsals]:
+    with rehearsals(selected(request, "test_on_docker"), docker_engine, images, tmp_path_factory) as begun:
+        yield begun
 
 
 @pytest.fixture(scope="module")
 def on_podman(
     request: pytest.FixtureRequest, podman_engine: Engine, images: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Rehearsals:
-    return Rehearsals(selected(request, "test_on_podman"), podman_engine, images, tmp_path_factory)
+) -> Iterator[Rehearsals]:
+    with rehearsals(selected(request, "test_on_podman"), podman_engine, images, tmp_path_factory) as begun:
+        yield begun
 
 
 def check(fault: Fault, rehearsals: Rehearsals) -> None:

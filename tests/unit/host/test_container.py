@@ -41,6 +41,13 @@ def test_every_container_is_closed_up(profile: str) -> None:
     assert not [a for a in arguments if a.startswith("--env") and ("TOKEN" in a or "SECRET" in a)]
 
 
+def test_a_name_that_is_no_utf_8_is_refused_in_words_that_can_be_printed() -> None:
+    with pytest.raises(UsageFault, match=r"folder /a/\\xff is no UTF-8") as caught:
+        spec_with(find_profile("cpu"), ContainerDevices(), run=os.fsdecode(b"/a/\xff"))
+    assert str(caught.value).isascii()
+    spec_with(find_profile("cpu"), ContainerDevices(), run="/Ergebnisse/日本 ,:\\'\"\n")
+
+
 def test_limits_come_from_the_profile() -> None:
     arguments = as_command_line(spec_of("cpu"))
     assert f"--memory {6 * 2**30}" in arguments

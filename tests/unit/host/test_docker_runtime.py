@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 import requests
+from docker.errors import APIError, NotFound
 
 from kit.errors import EnvironmentFault
 from kit.events import Trouble
@@ -61,6 +62,70 @@ def test_a_container_that_cannot_be_removed_is_named_with_what_to_do(runtime: Do
     (left,) = runtime.stop()
     assert "docker rm -f kit-id" in left
     assert runtime.stop() == ()
+
+
+class Killed:
+    """A container that a signal ended; what `remove` does is the test's."""
+
+    id = "0" * 64
+    status = "exited"
+
+    def __init__(self, *answers: Exception | None) -> None:
+        self.answers = list(answers)
+        self.attrs = {"State": {"Status": "exited", "ExitCode": 137}}
+
+    def start(self) -> None:
+        """As ever."""
+
+    def reload(self) -> None:
+        """It is still there."""
+
+    def logs(self, **_: object) -> list[bytes]:
+        return [b"its last words"]
+
+    def remove(self, **_: object) -> None:
+        if (answer := self.answers.pop(0)) is not None:
+            raise answer
+
+
+IN_PROGRESS = APIError("removal of container is already in progress")
+SILENT = requests.ConnectionError("connection reset")
+
+
+@pytest.mark.parametrize(
+    ("answers", "reason"),
+    [
+        ([None], "container: killed by SIGKILL"),
+        ([NotFound("no such container")], "the container was removed by someone else"),
+        ([IN_PROGRESS, NotFound("no such container")], "the container was removed by someone else"),
+        ([SILENT, NotFound("it may be this kit's own doing")], "container: killed by SIGKILL"),
+    ],
+)
+def test_a_killed_container_that_another_removes_is_told_so(
+    runtime: DockerRuntime, tmp_path: Path, answers: list[Exception | None], reason: str
+) -> None:
+    """Podman kills what it removes, and it can be seen in between."""
+    runtime._container = Killed(*answers)
+    ending = runtime.ended()
+    assert ending is not None
+    assert (ending.trouble, ending.reason) == (Trouble.CRASHED, reason)
+    assert (tmp_path / "logs" / "container.log").read_bytes() == b"its last words"
+    assert runtime.stop() == ()
+    assert runtime._container.answers == []
+
+
+@pytest.mark.parametrize(
+    "address", ["nonsense", "tcp://127.0.0.1:abc", "tcp://[::1", "tcp://a\nb:1", "unix:///no.sock"]
+)
+def test_an_address_at_which_no_engine_answers_is_named_on_one_line(
+    monkeypatch: pytest.MonkeyPatch, address: str
+) -> None:
+    monkeypatch.setenv("DOCKER_HOST", address)
+    with pytest.raises(EnvironmentFault) as caught:
+        docker_runtime.connect()
+    said = str(caught.value)
+    assert said.startswith(f"no container engine answers at DOCKER_HOST={' '.join(address.split())} (")
+    assert "correct DOCKER_HOST" in said and "\n" not in said
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="needs root to give a folder away")

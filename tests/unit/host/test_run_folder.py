@@ -28,9 +28,34 @@ def test_a_folder_with_anything_in_it_is_left_alone(tmp_path: Path) -> None:
 
 def test_a_file_is_no_folder(tmp_path: Path) -> None:
     (tmp_path / "out").write_text("")
-    for path in (tmp_path / "out", tmp_path / "out" / "below"):
-        with pytest.raises(UsageFault, match="is a file"):
+    for path, words in (
+        (tmp_path / "out", "out is a file"),
+        (tmp_path / "out" / "a", "a cannot be made: .*out is a file"),
+    ):
+        with pytest.raises(UsageFault, match=words):
             run_folder.claim(path)
+
+
+def test_a_link_that_leads_to_no_folder_is_named_so(tmp_path: Path) -> None:
+    for name, leads_to in (("lost", "nowhere"), ("loop", "loop")):
+        (tmp_path / name).symlink_to(leads_to)
+        with pytest.raises(UsageFault, match=f"{name} is a link that leads to no folder"):
+            run_folder.claim(tmp_path / name)
+    with pytest.raises(UsageFault, match=r"below cannot be made: .*lost is a link that leads to no folder"):
+        run_folder.claim(tmp_path / "lost" / "below")
+    with pytest.raises(UsageFault, match="cannot be written: Too many levels of symbolic links"):
+        run_folder.claim(tmp_path / "loop" / "below")
+
+
+def test_a_folder_that_cannot_be_listed_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Root can list any; so the refusal is the test's."""
+
+    def closed(path: object, flags: int) -> int:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    monkeypatch.setattr(run_folder.os, "open", closed)
+    with pytest.raises(UsageFault, match="cannot be written: Permission denied"):
+        run_folder.claim(tmp_path)
 
 
 def test_a_full_disk_is_the_machines_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
