@@ -34,6 +34,7 @@ class EngineFacts:
         rootless: it runs as the caller, who is root inside; numbers of groups of the host mean nothing there.
         cdi: the kinds of devices of which a CDI specification exists, such as ``nvidia.com/gpu``; empty where the engine has no CDI.
         remapped: its containers see other user ids than the host (dockerd's ``userns-remap``).
+        keeps_groups: its socket can be told to leave a container the caller's groups.
     """
 
     kind: Literal["docker", "podman"] = "docker"
@@ -41,6 +42,7 @@ class EngineFacts:
     rootless: bool = False
     cdi: frozenset[str] = frozenset()
     remapped: bool = False
+    keeps_groups: bool = False
 
 
 @dataclass(frozen=True)
@@ -217,12 +219,13 @@ def _nvidia(chosen: Sequence[Gpu], engine: EngineFacts) -> tuple[tuple[str, ...]
 def _groups(nodes: Sequence[Node], engine: EngineFacts, uid: int) -> tuple[str, ...]:
     """By number: an image may know the groups by other names, and a host may have no name for them at all."""
     foreign = [node for node in nodes if not node.open_to(uid)]
-    if engine.rootless and foreign and engine.kind == "podman":
+    if engine.rootless and foreign and engine.keeps_groups:
         return (KEEP_GROUPS,)
     if engine.rootless and foreign:
+        who = f"{engine.kind} {engine.version}".strip()
         raise EnvironmentFault(
-            f"device {foreign[0].path} is open to group {foreign[0].group} only, and rootless docker cannot hand on a group",
-            "use podman, or an engine that runs as root",
+            f"device {foreign[0].path} is open to group {foreign[0].group} only, and rootless {who} cannot hand on a group",
+            "use podman 5.1 or later with crun, or an engine that runs as root",
         )
     if closed := [node for node in foreign if not node.open_to_group]:
         raise EnvironmentFault(

@@ -23,7 +23,7 @@ from kit.host.container import (
     TMPFS,
     ContainerSpec,
 )
-from kit.host.devices import EngineFacts
+from kit.host.devices import KEEP_GROUPS, EngineFacts
 from kit.host.engine import engine_settings
 from kit.host.engine_faults import engine_says
 from kit.host.owner import Owner
@@ -36,6 +36,8 @@ _LOG_BYTES = 16 * 1024 * 1024
 _STOPPED = ("exited", "dead", "stopped")
 _ALIVE = ("running", "paused", "restarting")
 _KILLED = 128 + signal.SIGKILL
+_KEEPS_GROUPS = "run.oci.keep_original_groups"
+"""What ``podman run --group-add keep-groups`` asks crun for; Podman's socket does not know that word (podman issue 14881)."""
 _REMOVED = Ending(Trouble.CRASHED, "the container was removed by someone else")
 
 
@@ -111,7 +113,7 @@ class DockerRuntime:
             "shm_size": spec.shm,
             "pids_limit": spec.pids,
             "devices": [f"{node}:{node}:rw" for node in spec.devices.devices],
-            "group_add": list(spec.devices.groups),
+            "group_add": [group for group in spec.devices.groups if group != KEEP_GROUPS],
             "environment": spec.environment,
             "log_config": LogConfig(type="json-file", config=LOG_LIMITS),
             "mounts": [
@@ -134,7 +136,7 @@ class DockerRuntime:
     def _create_and_start(self, settings: dict[str, Any]) -> None:
         spec = self._spec
         try:
-            self._container = self._client.containers.create(spec.image, **settings)
+            self._container = self._created(settings)
             self._container.start()
         except NotFound:
             self.stop()
@@ -150,6 +152,16 @@ class DockerRuntime:
             raise EnvironmentFault(
                 f"the engine did not start the container: {engine_says(error)}", "see its log, then try again"
             ) from None
+
+    def _created(self, settings: dict[str, Any]) -> Any:
+        """The SDK's `containers.create`; that knows no annotations (docker 7.2), so with one its two halves are used apart."""
+        if KEEP_GROUPS not in self._spec.devices.groups:
+            return self._client.containers.create(self._spec.image, **settings)
+        api = self._client.api
+        config = {key: settings.pop(key) for key in ("name", "command", "labels", "user", "environment")}
+        host_config = api.create_host_config(**settings) | {"Annotations": {_KEEPS_GROUPS: "1"}}
+        made = api.create_container(self._spec.image, host_config=host_config, **config)
+        return self._client.containers.get(made["Id"])
 
     def ended(self) -> Ending | None:
         """How the container ended; None while it runs. An engine that is restarting is asked again later.

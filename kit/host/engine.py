@@ -21,6 +21,10 @@ _KIND = re.compile(r"""(?:^|[{,])\s*["']?kind["']?\s*:\s*["']?([\w.-]+/[\w.-]+)"
 _FOLDERS = ("/etc/cdi", "/var/run/cdi")
 # Podman 4.3.1 and 4.9.3 take a request for a CDI device through their socket, and give the container nothing (podman issue 28436).
 _FIRST_WITH_CDI = {"docker": 25, "podman": 6}
+_FIRST_WITH_ANNOTATIONS = (
+    5,
+    1,
+)  # Podman's, of its Docker-compatible socket, by its release notes; crun alone heeds this one
 _OPEN_FILES = 65_536  # as the upstream AMD CI asks for
 
 
@@ -47,10 +51,10 @@ def facts_of(info: Mapping[str, Any], version: Mapping[str, Any], root: Path) ->
     components = [str(component.get("Name", "")) for component in version.get("Components") or ()]
     kind: Literal["docker", "podman"] = "podman" if any("podman" in c.casefold() for c in components) else "docker"
     number = str(version.get("Version") or "")
-    major = re.match(r"\d+", number)
+    major, *_ = release = tuple(map(int, re.findall(r"\d+", number)[:2])) or (0,)
     options = info.get("SecurityOptions") or ()
     folders: Iterable[str] = info.get("CDISpecDirs") or (_FOLDERS if kind == "podman" else ())
-    if major is None or int(major[0]) < _FIRST_WITH_CDI[kind]:
+    if major < _FIRST_WITH_CDI[kind]:
         folders = ()
     return EngineFacts(
         kind=kind,
@@ -58,6 +62,7 @@ def facts_of(info: Mapping[str, Any], version: Mapping[str, Any], root: Path) ->
         rootless=bool(info.get("Rootless")) or "name=rootless" in options,
         cdi=_kinds(root / folder.lstrip("/") for folder in folders),
         remapped="name=userns" in options,
+        keeps_groups=kind == "podman" and release >= _FIRST_WITH_ANNOTATIONS and info.get("DefaultRuntime") == "crun",
     )
 
 

@@ -10,6 +10,15 @@ from pathlib import Path
 import docker
 
 _START_SECONDS = 120
+_HYBRID = Path("/sys/fs/cgroup/unified").is_dir()
+
+
+def _settings() -> str:
+    """Podman's containers.conf: locks in files, since those of all others on this machine are in one shared memory.
+
+    crun refuses a machine that has both kinds of cgroups.
+    """
+    return '[engine]\nlock_type = "file"\n' + ('runtime = "runc"\n' if _HYBRID else "")
 
 
 @contextmanager
@@ -27,7 +36,7 @@ def podman_service(
     """
     environment = dict(os.environ if environment is None else environment)
     settings = folder / "containers.conf"
-    settings.write_text('[engine]\nlock_type = "file"\n')  # the locks of all others are in one shared memory
+    settings.write_text(_settings())
     settings.chmod(0o644)
     environment["CONTAINERS_CONF"] = str(settings)
     places = {"root": "storage", "runroot": "run", "tmpdir": "tmp"}

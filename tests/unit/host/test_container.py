@@ -151,6 +151,7 @@ engines = st.builds(
     kind=st.sampled_from(["docker", "podman"]),
     version=names,
     rootless=st.booleans(),
+    keeps_groups=st.booleans(),
     cdi=st.sampled_from([frozenset(), frozenset({"nvidia.com/gpu"})]),
 )
 

@@ -215,13 +215,17 @@ def test_a_missing_node_is_told(tmp_path: Path) -> None:
 
 
 def test_rootless_engines() -> None:
-    """Podman keeps the caller's groups; rootless docker cannot, so it needs nodes that are open or the caller's own."""
+    """A newer Podman keeps the caller's groups; the others cannot, so they need nodes that are open or the caller's own."""
     gpu = Gpu(0, "amd", "gfx950", 0, "/dev/dri/renderD128", "u")
     paths = ("/dev/kfd", "/dev/dri/renderD128")
-    podman, docker = EngineFacts("podman", "5.4", rootless=True), EngineFacts("docker", "29", rootless=True)
+    podman = EngineFacts("podman", "5.4", rootless=True, keeps_groups=True)
+    docker = EngineFacts("docker", "29", rootless=True)
     assert container_devices(of(1), (gpu,), closed(*paths), podman, UID).groups == (KEEP_GROUPS,)
-    with pytest.raises(EnvironmentFault, match="open to group 993 only, and rootless docker cannot hand on a group"):
-        container_devices(of(1), (gpu,), closed(*paths), docker, UID)
+    for engine, name in ((docker, "docker 29"), (EngineFacts("podman", "4.3.1", rootless=True), "podman 4.3.1")):
+        with pytest.raises(
+            EnvironmentFault, match=f"open to group 993 only, and rootless {name} cannot hand on a group"
+        ):
+            container_devices(of(1), (gpu,), closed(*paths), engine, UID)
     for nodes in (closed(*paths, mode=0o666), closed(*paths, owner=UID)):
         assert container_devices(of(1), (gpu,), nodes, docker, UID).groups == ()
 

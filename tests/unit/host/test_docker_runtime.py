@@ -4,9 +4,11 @@ import os
 from pathlib import Path
 from types import SimpleNamespace
 
+import docker
 import pytest
 import requests
 from docker.errors import APIError, NotFound
+from docker.models.containers import ContainerCollection
 
 from kit.errors import EnvironmentFault
 from kit.events import Trouble
@@ -154,3 +156,30 @@ def test_gpus_are_asked_for_by_name(tmp_path: Path, devices: ContainerDevices, r
     (asked,) = seen["device_requests"]
     assert {key: value for key, value in asked.items() if value} == {k: v for k, v in request_for.items() if v}
     assert seen["devices"] == []
+
+
+def test_groups_are_kept_by_an_annotation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Podman's socket takes ``keep-groups`` for a group's name and refuses it (podman issue 14881). All else is as without."""
+    sent: list[dict[str, object]] = []
+    api = docker.APIClient(base_url="unix:///nowhere.sock", version="1.43")
+    monkeypatch.setattr(api, "create_container_from_config", lambda config, *_: sent.append(config) or {"Id": "1"})
+    client = docker.DockerClient(base_url="unix:///nowhere.sock", version="1.43")
+    client.api = api
+    monkeypatch.setattr(type(client), "containers", property(lambda self: Containers(self)))
+    for groups in ((), ("keep-groups",)):
+        devices = ContainerDevices(devices=("/dev/kfd",), groups=groups)
+        spec = container_spec(
+            find_profile("mi300x"), "image:1", "id", tmp_path, tmp_path, devices, container_user(rootless=True)
+        )
+        DockerRuntime(client, spec, EngineFacts("podman", "5.4")).start()
+    plain, kept = sent
+    assert kept["HostConfig"].pop("Annotations") == {"run.oci.keep_original_groups": "1"}  # type: ignore[attr-defined]
+    assert kept == plain
+
+
+class Containers(ContainerCollection):
+    """Those of an engine that makes each container as it is told."""
+
+    def get(self, container_id: str) -> Gone:
+        """It is there."""
+        return Gone()

@@ -44,10 +44,28 @@ def root(tmp_path: Path) -> Path:
             EngineFacts("podman", "6.0.1", True, frozenset({"nvidia.com/gpu", "amd.com/gpu"})),
         ),
         ({"SecurityOptions": ["name=seccomp"]}, DEBIAN_PODMAN, EngineFacts("podman", "4.3.1")),
+        ({}, {**PODMAN, "Version": "5.1.0-rc1"}, EngineFacts("podman", "5.1.0-rc1")),
+        ({}, {**PODMAN, "Version": ""}, EngineFacts("podman", "")),
     ],
 )
 def test_engines(info: dict[str, object], version: dict[str, object], expected: EngineFacts, root: Path) -> None:
     assert facts_of(info, version, root) == expected
+
+
+@pytest.mark.parametrize(
+    ("version", "runtime", "kept"),
+    [
+        ("4.3.1", "crun", False),
+        ("5.0.3", "crun", False),
+        ("5.1.0", "crun", True),
+        ("5.4.2", "runc", False),
+        ("6.0", "crun", True),
+    ],
+)
+def test_groups_are_kept_by_crun_and_since_podman_5_1(version: str, runtime: str, kept: bool, tmp_path: Path) -> None:
+    told = {**PODMAN, "Version": version}
+    assert facts_of({"DefaultRuntime": runtime}, told, tmp_path).keeps_groups == kept
+    assert not facts_of({"DefaultRuntime": runtime}, {**DOCKER, "Version": version}, tmp_path).keeps_groups
 
 
 def test_no_specification_no_cdi(tmp_path: Path) -> None:
