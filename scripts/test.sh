@@ -18,10 +18,10 @@ if ! command -v chromium >/dev/null && [ "$(id -u)" -eq 0 ] && command -v apt-ge
     echo "NO CHROMIUM: apt could not install it, so the report is NOT tested in a browser" >&2
 fi
 
-# Launch faults are provoked on Podman too, where root can have it; catatonit is its --init.
-if ! command -v podman >/dev/null && [ "$(id -u)" -eq 0 ] && command -v apt-get >/dev/null; then
+# Launch faults are provoked on Podman too, where root can have it; catatonit is its --init, uidmap lets an ordinary user have it.
+if ! { command -v podman && command -v newuidmap; } >/dev/null && [ "$(id -u)" -eq 0 ] && command -v apt-get >/dev/null; then
   export DEBIAN_FRONTEND=noninteractive
-  { apt-get update -qq && apt-get install -y -qq --no-install-recommends podman catatonit; } >/dev/null 2>&1 ||
+  { apt-get update -qq && apt-get install -y -qq --no-install-recommends podman catatonit uidmap; } >/dev/null 2>&1 ||
     echo "NO PODMAN: apt could not install it, so launch faults are NOT provoked on it" >&2
 fi
 
