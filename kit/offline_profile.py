@@ -25,7 +25,9 @@ def offline_profiles(profiles: Collection[Profile]) -> list[Profile]:
     """One of each architecture that kernels can be compiled for; the first profile of it stands for the others."""
     from kit.offline.architectures import ARCHITECTURES
 
-    host = next((profile for profile in profiles if profile.offline is not None), None)
+    host = min(
+        (profile for profile in profiles if profile.offline is not None), key=lambda each: each.name, default=None
+    )
     first = {profile.architecture: profile for profile in reversed(list(profiles))}
     if host is None:
         return []
@@ -59,6 +61,7 @@ def without_hardware(profile: Profile, host: Profile) -> Profile:
             "title": f"Without the hardware: {profile.title}",
             "aliases": tuple(alias + SUFFIX for alias in profile.aliases),
             "mandatory": ("kernels",),
+            "first": (),
             "waivers": tuple(dict.fromkeys((*(host.waivers or ()), *(profile.waivers or ())))),
             "does_not_prove": tuple(text.format(**facts) for text in _DOES_NOT_PROVE),
             "offline": OfflineSettings.model_validate({**dict(host.offline), **settings}),

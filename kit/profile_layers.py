@@ -4,7 +4,8 @@
     profiles/families/mi35x.toml   extends = "families/rocm"
     profiles/families/rocm.toml
 
-Tables are merged; a value or an array takes the place of the one below it. What names a profile is its own alone.
+Tables are merged; a value or an array takes the place of the one below it, and a table that says how something is done that
+of one that says why it is ``absent``, or the other way round. What names a profile is its own alone.
 """
 
 import re
@@ -24,6 +25,7 @@ CHANGED: Final = ".changed"
 """Follows the name of a profile of which the command line changed a value."""
 
 _NOT_INHERITED = ("name", "title", "aliases", "extends")
+_ABSENT = "absent"
 _REFERENCE = re.compile(r"(families/)?[A-Za-z0-9][A-Za-z0-9._-]*")
 _KEY = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 
@@ -155,5 +157,8 @@ def _merged(below: dict[str, object], above: dict[str, object]) -> dict[str, obj
     merged = dict(below)
     for key, value in above.items():
         held = merged.get(key)
-        merged[key] = _merged(held, value) if isinstance(held, dict) and isinstance(value, dict) else value
+        if isinstance(held, dict) and isinstance(value, dict) and (_ABSENT in held) == (_ABSENT in value):
+            merged[key] = _merged(held, value)
+        else:
+            merged[key] = value
     return merged

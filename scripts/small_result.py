@@ -1,13 +1,16 @@
-"""Makes the small JSON of docs/results from a result.json: values, limits and versions; no evidence, no paths.
+"""Makes the small JSON of docs/results from a results folder: values, limits, versions and times; no evidence, no paths.
 
-scripts/small_result.py RESULT.JSON OUTPUT.JSON
+scripts/small_result.py FOLDER OUTPUT.JSON
 """
 
 import json
 import sys
 from pathlib import Path
 
+from kit.events import AnyEvent, EventReader
+from kit.plan import Plan
 from kit.results.model import CaseResult, RunResult, load_result
+from kit.worker.packing import measured as measured_packing
 
 VERSIONS = (
     "sglang",
@@ -23,14 +26,20 @@ VERSIONS = (
 )
 
 
-def small(result: RunResult) -> dict[str, object]:
+def small(result: RunResult, plan: Plan, events: list[AnyEvent]) -> dict[str, object]:
     """What docs/results keeps of a run."""
+    packing = measured_packing(plan, events)
     facts = {name: value for session in result.sessions for name, value in session.facts.items()} | result.worker
     return {
         "profile": result.profile.name,
         "runtime": result.runtime,
         "exit_code": int(result.exit_code),
         "seconds": round(result.finished - result.started, 1),
+        "sessions": {
+            "seconds": packing and round(packing.makespan, 1),
+            "lower_bound": packing and round(packing.bound, 1),
+            "ready_after": {s.id: round(s.ready_seconds, 1) for s in result.sessions if s.ready_seconds is not None},
+        },
         "versions": {name: facts[name] for name in VERSIONS if name in facts},
         "driver": {name: value for name, value in result.host.items() if name.startswith("driver.")},
         "injected": {fault.name: fault.strength for fault in result.faults},
@@ -49,5 +58,7 @@ def measured(case: CaseResult) -> dict[str, object]:
 
 if __name__ == "__main__":
     source, target = map(Path, sys.argv[1:])
-    lines = json.dumps(small(load_result(source)), indent=1, ensure_ascii=False)
+    plan = Plan.model_validate_json((source / "plan.json").read_bytes())
+    events = EventReader(source / "events.jsonl").new()
+    lines = json.dumps(small(load_result(source / "result.json"), plan, events), indent=1, ensure_ascii=False)
     target.write_text(lines.replace("[\n     ", "[").replace(",\n     ", ", ").replace("\n    ]", "]") + "\n")

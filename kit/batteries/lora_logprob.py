@@ -15,6 +15,8 @@ PROMPT_LENGTHS = (1, 2, 16, 17, 63, 64, 65, 129, 200)
 """Below, at and one beyond powers of two, where block sizes of kernels end; a token alone has nothing to look back on."""
 VARIANT_LENGTHS = (17, 64, 65, 129)
 VARIANT_NEW_TOKENS = 24
+BEYOND_WINDOW = 33
+"""Tokens of a prompt after which every further one is beyond the window of tiny-gpt-oss."""
 REPETITIONS = 20
 SEED = 7
 
@@ -43,25 +45,26 @@ def cases(profile: Profile) -> Iterator[Planned]:
             continue
         for model in (MODELS[m] for m in variant.models or MODELS):
             adapters = plain_adapters(model) if name in WHOLE else OF_EXPERTS.get(name, ADAPTERS)
-            aspects = _aspects(name, adapters, long_text(profile, model))
+            aspects = _aspects(name, adapters, variant.long_text or long_text(profile, model))
             yield from _named(f"{model.name}+{name}", sglang(profile, model, adapters, name), aspects)
 
 
 def _aspects(variant: str, adapters: Sequence[str], long: int) -> Aspects:
     if variant in WHOLE:
         return in_full(adapters, long)
-    return with_cache() if variant == "radix-cache" else selected(adapters)
+    return with_cache() if variant == "radix-cache" else selected(adapters, min(long, VARIANT_NEW_TOKENS))
 
 
 def in_full(adapters: Sequence[str], long: int) -> Aspects:
-    """Prompts of every length for every identity; texts of `long` generated tokens; one request over and over."""
+    """Prompts of every length for every identity; texts of `long` generated tokens, beyond any window; one request over and over."""
     for identity in (None, *adapters):
         yield identity or "base", prompts(identity, PROMPT_LENGTHS)
-    yield "base-decode", decode(None, prompt_length=1, new_tokens=long)
-    yield "adapter-1-decode", decode("adapter-1", prompt_length=33, new_tokens=long)
+    yield "base-decode", decode(None, 1 if long > BEYOND_WINDOW else BEYOND_WINDOW, long)
+    yield "adapter-1-decode", decode("adapter-1", BEYOND_WINDOW, long)
+    few = max(1, min(4, long // 8))
     yield (
         "adapter-0-repeated",
-        Repeatability(adapter="adapter-0", times=REPETITIONS, prompt_length=65, new_tokens=4, seed=SEED),
+        Repeatability(adapter="adapter-0", times=REPETITIONS, prompt_length=65, new_tokens=few, seed=SEED),
     )
 
 
@@ -71,12 +74,12 @@ def edges(model: ModelShape) -> Aspects:
     yield "vocabulary-edges", GivenPrompt(adapter=None, tokens=(0, top, 0, 1, top - 1, top, 1))
 
 
-def selected(adapters: Sequence[str]) -> Aspects:
+def selected(adapters: Sequence[str], new_tokens: int) -> Aspects:
     """A selection, for an engine whose settings differ in one thing."""
     for identity in (None, *adapters):
         yield identity or "base", prompts(identity, VARIANT_LENGTHS)
     last = adapters[-1]
-    yield f"{last}-decode", decode(last, prompt_length=33, new_tokens=VARIANT_NEW_TOKENS)
+    yield f"{last}-decode", decode(last, BEYOND_WINDOW, new_tokens)
 
 
 def with_cache() -> Aspects:

@@ -49,7 +49,10 @@ def sglang(
     )
 
 
-OF_EXPERTS = {"expert-lora": ("experts", "experts-joint", "everything"), "shared-outer-expert-lora": ("shared-outer",)}
+OF_EXPERTS = {
+    "expert-lora": ("experts", "experts-joint", "everything"),
+    "shared-outer-expert-lora": ("shared-outer", "shared-outer-32"),
+}
 """Adapters of experts need an engine that is started for them: variant and adapters."""
 
 

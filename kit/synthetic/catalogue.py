@@ -123,6 +123,9 @@ _FURTHER_EXPERT_ADAPTERS = (
     AdapterShape("experts", rank=8, alpha=17, modules=MLP),
     AdapterShape("experts-joint", rank=8, alpha=7, modules=JOINT_EXPERTS),
     AdapterShape("shared-outer", rank=8, alpha=19, modules=JOINT_EXPERTS, shared_outer=True),
+    AdapterShape(
+        "shared-outer-32", rank=32, alpha=43, modules=JOINT_EXPERTS, shared_outer=True
+    ),  # the rank of upstream's adapter
     AdapterShape("everything", rank=16, alpha=25, modules=(*ATTENTION, *JOINT_EXPERTS, *HEAD)),
 )
 

@@ -40,6 +40,17 @@ class Shares:
             self._free[device] += shares
 
 
+def start_order(plan: Plan) -> list[Session]:
+    """The sessions that have a case to answer, in the order in which they ask for their devices."""
+    wanted = [session for session in plan.sessions if plan.cases_of(session.id)]
+    return sorted(wanted, key=lambda session: (-session.gpus, not session.alone))
+
+
+def shares_of(session: Session, devices: Devices) -> int:
+    """Its shares of each of its devices: all where it must be alone there."""
+    return devices.sessions_at_once if session.alone else 1
+
+
 def visible_devices(devices: Devices, chosen: tuple[int, ...], environment: Mapping[str, str]) -> dict[str, str]:
     """The variable that shows a session only its own devices; where this process sees a subset, indices count in it."""
     if devices.visible is None:
@@ -95,8 +106,7 @@ class Scheduler:
         Raises:
             OSError: the event log cannot be written.
         """
-        wanted = [session for session in self._plan.sessions if self._plan.cases_of(session.id)]
-        waiting = sorted(wanted, key=lambda session: (-session.gpus, not session.alone))
+        waiting = start_order(self._plan)
         while waiting or self._selector.get_map():
             waiting = [session for session in waiting if not self._started(session)]
             for key, _ in self._selector.select():
@@ -108,7 +118,7 @@ class Scheduler:
             reason = f"it needs {session.gpus} GPUs, and the profile has {self._plan.devices.count}"
             self._log.append(SessionEnded(session=session.id, trouble=Trouble.ENVIRONMENT, reason=reason))
             return True
-        shares = self._plan.devices.sessions_at_once if session.alone else 1
+        shares = shares_of(session, self._plan.devices)
         devices = self._shares.take(session.gpus, shares)
         if devices is None:
             return False

@@ -53,6 +53,14 @@ def test_the_nearest_file_wins_key_by_key(layered: Path) -> None:
     assert {key: layers.origin_of(key) for key in origins} == origins
 
 
+def test_how_takes_the_place_of_why_not(tmp_path: Path) -> None:
+    own = 'extends = "cpu"\nname = "own"\ntitle = "Own"\n[engine.variants]\n'
+    own += 'tensor-parallel = { arguments = { tp_size = 4 } }\nradix-cache = { absent = "for a test" }\n'
+    variants = find_profile("own", write(tmp_path, cpu=CPU, own=own)).engine.variants
+    assert variants["tensor-parallel"].arguments == {"tp_size": 4} and variants["tensor-parallel"].absent is None
+    assert variants["radix-cache"].absent == "for a test" and variants["radix-cache"].arguments == {}
+
+
 def test_families_are_no_profiles(layered: Path) -> None:
     assert list(load_profiles(layered)) == ["own"]
 

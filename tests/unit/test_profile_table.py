@@ -34,7 +34,7 @@ SPLIT = {"qwen3-8b": 1, "gpt-oss-20b": 4}
 
 
 def test_the_table_has_every_profile() -> None:
-    assert sorted(load_profiles()) == sorted([*ROWS, "cpu"])
+    assert sorted(load_profiles()) == sorted([*ROWS, "cpu", "cpu-4rank"])
 
 
 @pytest.mark.parametrize("name", ROWS)
