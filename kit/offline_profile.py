@@ -65,7 +65,6 @@ def without_hardware(profile: Profile, host: Profile) -> Profile:
             "waivers": tuple(dict.fromkeys((*(host.waivers or ()), *(profile.waivers or ())))),
             "does_not_prove": tuple(text.format(**facts) for text in _DOES_NOT_PROVE),
             "offline": OfflineSettings.model_validate({**dict(host.offline), **settings}),
-            "first": (),
             "real_models": None,
             "kernels": host.kernels.model_copy(update={"libraries": ("triton",)}),
         }
