@@ -13,7 +13,7 @@ import requests
 from docker.errors import APIError, DockerException, NotFound
 from docker.types import DeviceRequest, LogConfig, Mount
 
-from kit.errors import EnvironmentFault, ImageFault
+from kit.errors import EnvironmentFault, ImageFault, UsageFault
 from kit.events import Trouble
 from kit.host.container import (
     LOG_LIMITS,
@@ -92,10 +92,12 @@ class DockerRuntime:
 
         Raises:
             ImageFault: the image is gone. EnvironmentFault: the engine refused, a device is missing, or the results folder
-                is closed to the container's user.
+                is closed to the container's user. UsageFault: the engine cannot be given a folder of that name.
         """
         spec = self._spec
         _refuse_closed_folder(spec)
+        if self._engine.kind == "podman":
+            _refuse_split_names(spec)
         settings: dict[str, Any] = {
             "name": spec.name,
             "command": spec.command,
@@ -255,3 +257,13 @@ def _refuse_closed_folder(spec: ContainerSpec) -> None:
             f"the output folder {spec.run_folder} belongs to user {info.st_uid}, and the container runs as user {user}",
             "name a folder of your own with --output",
         )
+
+
+def _refuse_split_names(spec: ContainerSpec) -> None:
+    """Podman's socket writes a mount as one line of CSV, unquoted (seen in 4.3.1, and in the source of 6.0)."""
+    for folder in (spec.run_folder, *spec.read_only.values()):
+        if set(str(folder)) & set(',"\r\n'):
+            raise UsageFault(
+                f"podman cannot be given the folder {folder}: its socket splits names at commas, quotes and line ends",
+                "name another, or use docker",
+            )

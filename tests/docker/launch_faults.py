@@ -25,6 +25,7 @@ from tests.jobs import Outcome, outcome
 from tests.launcher import IMAGE, Job, Launch, image_definition
 from tests.rehearsal import null_plan
 
+ODD = "Ergebnis=日本 'a'\\b:$c"
 Provoke = Callable[[Stage], Outcome | int]
 """Gives the exit code alone where there are no reports."""
 
@@ -370,6 +371,7 @@ FAULTS = [
     Fault("image-built-after-a-refusal", _refused_then_built, 0, GREEN),
     Fault("no-such-gpu", lambda stage: stage.launch(acts("pass"), profile="mi355x").finish(), 3, REFUSED, "gfx950"),
     # files
+    Fault("odd-results-folder", lambda stage: stage.launch(acts("pass"), ODD).finish(), 0, GREEN, everywhere=True),
     Fault("cache-cannot-be-made", _cache("/proc/sys/kit"), 3, REFUSED, "KIT_CACHE"),
     Fault("results-folder-gone", _folder_gone, 3, None),
     Fault("event-stream-damaged", _damaged_stream, 5, {"0/0-pass": "passed", "0/1-sleep": "passed"}, "damaged"),

@@ -10,7 +10,7 @@ import requests
 from docker.errors import APIError, NotFound
 from docker.models.containers import ContainerCollection
 
-from kit.errors import EnvironmentFault
+from kit.errors import EnvironmentFault, UsageFault
 from kit.events import Trouble
 from kit.host import docker_runtime
 from kit.host.container import container_spec, container_user
@@ -156,6 +156,16 @@ def test_gpus_are_asked_for_by_name(tmp_path: Path, devices: ContainerDevices, r
     (asked,) = seen["device_requests"]
     assert {key: value for key, value in asked.items() if value} == {k: v for k, v in request_for.items() if v}
     assert seen["devices"] == []
+
+
+@pytest.mark.parametrize("name", ["a,readonly", 'a"b', "a\nb"])
+def test_a_folder_that_podman_would_split_is_refused(tmp_path: Path, name: str) -> None:
+    folder = tmp_path / name
+    folder.mkdir()
+    for run, assets in ((folder, tmp_path), (tmp_path, folder)):
+        spec = container_spec(find_profile("cpu"), "i:1", "id", run, assets, ContainerDevices(), container_user())
+        with pytest.raises(UsageFault, match=r"podman cannot be given the folder .*; name another, or use docker"):
+            DockerRuntime(SimpleNamespace(), spec, EngineFacts("podman", "6.0")).start()
 
 
 def test_groups_are_kept_by_an_annotation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
