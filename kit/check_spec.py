@@ -103,6 +103,24 @@ class CacheReuse(Record):
     seed: int
 
 
+class BatchText(Record):
+    """The greedy texts of one identity in batches of several, against plain transformers; where one differs, triage says why.
+
+    Attributes:
+        identity: whose rows are judged; None is the base model.
+        batches: the identity of every row of every batch.
+        prompt_lengths: tokens per row. new_tokens: how many are generated.
+        seed: seed of the first batch's prompts; that of each further one is one more.
+    """
+
+    check: Literal["batch-text"] = "batch-text"
+    identity: str | None
+    batches: tuple[tuple[str | None, ...], ...] = Field(min_length=1)
+    prompt_lengths: tuple[int, ...]
+    new_tokens: int = Field(ge=1)
+    seed: int
+
+
 class Published(Record):
     """What others measured in the same test: value, on what, and where it is told."""
 
@@ -186,6 +204,7 @@ CheckSpec = Annotated[
     | DecodeLogprobs
     | Repeatability
     | CacheReuse
+    | BatchText
     | TrainerLogprobs
     | TargetModules
     | GroupedDecode

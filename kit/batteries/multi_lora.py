@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from kit.batteries import texts
 from kit.batteries.planned import Planned
 from kit.batteries.sessions import sglang
 from kit.check_spec import MixedBatchRow
@@ -31,3 +32,4 @@ def cases(profile: Profile) -> Iterator[Planned]:
         spec = MixedBatchRow(composition=COMPOSITION, row=row, prompt_lengths=PROMPT_LENGTHS, seed=SEED)
         case_id = f"multi-lora/{model.name}/mixed-row-{row}-{identity or 'base'}"
         yield Planned(session, Case(id=case_id, session=session.id, spec=spec))
+    yield from texts.cases(profile)

@@ -6,6 +6,7 @@ from kit.attention_spec import Extend, GroupedDecode, Prefill
 from kit.check_spec import (
     AdapterFile,
     AllReduce,
+    BatchText,
     CacheReuse,
     CheckSpec,
     DecodeLogprobs,
@@ -54,6 +55,11 @@ def run_check(spec: CheckSpec, subject: "Subject") -> CheckResult:
             from kit.subjects.sglang_engine import SGLangSubject
 
             return mixed_batch_row.check(spec, _as(SGLangSubject, subject, spec))
+        case BatchText():
+            from kit.checks import batch_text
+            from kit.subjects.sglang_engine import SGLangSubject
+
+            return batch_text.check(spec, _as(SGLangSubject, subject, spec))
         case AdapterFile():
             from kit.checks import adapter_file
             from kit.subjects.sglang_engine import SGLangSubject

@@ -7,7 +7,7 @@ from typing import NoReturn
 
 import typer
 
-from kit.cli import assets, bundle, diff, doctor, images, profiles, report, run, schema, verify, waivers
+from kit.cli import assets, bundle, diff, doctor, images, profiles, report, run, schema, triage, verify, waivers
 from kit.errors import ExitCode, KitError, is_disk_full
 
 app = typer.Typer(
@@ -24,6 +24,7 @@ app.command("report")(report.report)
 app.command("bundle")(bundle.bundle)
 app.command("verify")(verify.verify)
 app.command("diff")(diff.diff)
+app.command("triage")(triage.triage)
 app.command("schema")(schema.schema)
 app.add_typer(profiles.app, name="profiles", help="List and show hardware profiles.")
 app.add_typer(waivers.app, name="waivers", help="Check the waivers.")

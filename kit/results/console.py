@@ -10,6 +10,7 @@ from rich.text import Text
 from kit.errors import ExitCode
 from kit.results.model import CaseResult, RunResult, Status
 from kit.results.text import amount, factor, number, one_line
+from kit.results.triage_text import verdict_lines
 
 _MOST_ROWS = 400
 _STYLES = {
@@ -79,6 +80,9 @@ def print_result(
         label = ids[0] + (f" and {len(ids) - 1} more" if len(ids) > 1 else "")
         told = reason.startswith(status.value)  # "waived by known-fault until ..."
         _say(console, label if told else f"{label}: {status}", reason, _STYLES[status])
+    for case in result.cases:
+        for line in verdict_lines(case):
+            _say(console, f"{case.id}: triage", line, "bold")
     for problem in result.problems:
         _say(console, "problem", problem.text, "bold red")
     for warning in result.warnings:

@@ -18,6 +18,7 @@ from kit.errors import ExitCode
 from kit.measurement import Measurement
 from kit.results.model import CaseResult, Mode, Problem, RunResult, SessionResult, Status
 from kit.results.text import capped, describe, one_line, printable
+from kit.results.triage_text import verdict_lines
 
 RUN_SUITE = "run"
 _LONGEST_TEXT = 4_000
@@ -125,6 +126,7 @@ def _system_out(case: CaseResult, log: str, longest: int) -> str:
     lines = [f"[[PROPERTY|status={case.status}]]", f"[[PROPERTY|log={_property_text(log)}]]"]
     if case.waiver:
         lines.append(f"[[PROPERTY|waiver={_property_text(case.waiver)}]]")
+    lines += [f"[[PROPERTY|triage={_property_text(line)}]]" for line in verdict_lines(case)]
     for measurement in case.measurements:
         lines += _measure_lines(measurement)
     lines += [f"{key}: {json.dumps(value, sort_keys=True)}" for key, value in case.evidence.items()]

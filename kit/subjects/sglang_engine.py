@@ -9,16 +9,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 from pydantic import JsonValue
 
 from kit.faults.apply import served_adapters, served_logprobs
 from kit.names import unknown
+from kit.oracles.limits import Dtype
 from kit.oracles.metrics import Values
 from kit.oracles.reference import LogprobOracle
 from kit.plan import ProcessSpec, SGLangSession
+from kit.subjects.continued import Continued, continued
 from kit.subjects.device import device_facts, versions
 from kit.subjects.engine_life import EngineLife
 from kit.subjects.transformers_peer import TransformersPeer
@@ -58,6 +60,7 @@ class Generated(Served):
 
 
 Answer = TypeVar("Answer", bound=Served)
+_Question: TypeAlias = tuple[tuple[str | None, ...], tuple[tuple[int, ...], ...], int]
 
 
 @dataclass(frozen=True)
@@ -73,6 +76,7 @@ class SGLangSubject:
     life: EngineLife
     facts: dict[str, str]
     _first_answers: dict[tuple[str | None, tuple[int, ...]], Served] = field(default_factory=dict)
+    _texts: dict[_Question, list[Continued]] = field(default_factory=dict)
 
     @property
     def engine(self) -> Any:
@@ -120,6 +124,31 @@ class SGLangSubject:
     ) -> list[Generated]:
         """The most likely next tokens of every prompt, all in one request; `identity` None is the base model."""
         return [self._passed_on(a) for a in generate(self.engine, prompts, self._known(identities), new_tokens)]
+
+    def continued(
+        self, prompts: Sequence[Sequence[int]], identities: Sequence[str | None], new_tokens: int
+    ) -> list[Continued]:
+        """As `generate`, with the likeliest tokens at every place; the same question again gets the first answer."""
+        key = (tuple(identities), tuple(map(tuple, prompts)), new_tokens)
+        if key not in self._texts:
+            answers = continued(self.engine, prompts, self._known(identities), new_tokens)
+            faults = self.workspace.faults
+            self._texts[key] = [replace(a, logprobs=served_logprobs(faults, a.logprobs)) for a in answers]
+        return self._texts[key]
+
+    @property
+    def dtype(self) -> Dtype:
+        """Of weights and activations."""
+        return self.session.dtype
+
+    @property
+    def ends(self) -> frozenset[int]:
+        """Tokens that end a text: a synthetic model has none."""
+        return frozenset()
+
+    def text(self, tokens: Sequence[int]) -> str:
+        """A synthetic model has no tokenizer, so its text is the token ids with spaces between."""
+        return " ".join(map(str, tokens))
 
     def _passed_on(self, answer: Answer) -> Answer:
         """An answer as the checks see it: as the engine gave it, unless a fault alters it."""

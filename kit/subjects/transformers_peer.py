@@ -27,7 +27,7 @@ _OF_EXPERT = re.compile(r"(?P<experts>.+\.experts)\.(?P<own>\d+\.\w+)")
 
 
 class TransformersPeer:
-    """Prompt logprobs of one model and its adapters, loaded at the first question.
+    """Prompt logprobs and greedy texts of one model and its adapters, loaded at the first question.
 
     Args:
         model: folder of the model. adapters: folder of each adapter, by name.
@@ -42,22 +42,50 @@ class TransformersPeer:
         self._dtype: torch.dtype = getattr(torch, dtype)
         self._device = device
         self._known: dict[tuple[str | None, tuple[int, ...]], Values] = {}
+        self._texts: dict[tuple[str | None, tuple[int, ...], int, int], tuple[int, ...]] = {}
 
     def logprobs(self, prompt: Sequence[int], identity: str | None) -> Values:
         """[n] token ids → [n − 1] logprobs in nat: logits in the dtype, log-softmax in float32 as SGLang does it."""
         key = (identity, tuple(prompt))
         if key not in self._known:
-            replaced = self._replaced(self._weights.get(identity, {}))
-            with torch.inference_mode(), replaced, self._adapted(self._adapters[identity]):
+            with self._being(identity):
                 tokens = torch.tensor([list(prompt)], device=self._device)
                 logits = self._model(input_ids=tokens, use_cache=False).logits[0, :-1]
                 logprobs = logits.float().log_softmax(dim=-1).gather(-1, tokens[0, 1:, None])[:, 0]
             self._known[key] = logprobs.double().cpu().numpy().astype(np.float64)
         return self._known[key]
 
+    def greedy(self, prompt: Sequence[int], identity: str | None, new_tokens: int, rows: int = 1) -> tuple[int, ...]:
+        """The most likely new tokens, one after another, of the first row of a batch that holds the prompt `rows` times."""
+        key = (identity, tuple(prompt), new_tokens, rows)
+        if key not in self._texts:
+            text: list[int] = []
+            with self._being(identity):
+                step, cache = torch.tensor([list(prompt)] * rows, device=self._device), None
+                for _ in range(new_tokens):
+                    out = self._model(input_ids=step, past_key_values=cache, use_cache=True, logits_to_keep=1)
+                    step, cache = out.logits[:, -1].argmax(dim=-1, keepdim=True), out.past_key_values
+                    text.append(int(step[0, 0]))
+            self._texts[key] = tuple(text)
+        return self._texts[key]
+
+    def last_logits(self, text: Sequence[int], identity: str | None, keep: int, rows: int = 1) -> Values:
+        """Logits of what follows each of the last `keep` tokens, [keep, vocabulary], of the first of `rows` equal rows."""
+        with self._being(identity):
+            tokens = torch.tensor([list(text)] * rows, device=self._device)
+            logits = self._model(input_ids=tokens, use_cache=False, logits_to_keep=keep).logits[0]
+        return np.asarray(logits.double().cpu().numpy(), dtype=np.float64)
+
     def learn(self, name: str, meaning: Meaning) -> None:
         """Answer for one more adapter, under a name that is not known yet."""
         self._adapters[name], self._weights[name] = meaning.adapter, meaning.weights
+
+    @contextmanager
+    def _being(self, identity: str | None) -> Iterator[None]:
+        """While inside, the model is this identity."""
+        replaced = self._replaced(self._weights.get(identity, {}))
+        with torch.inference_mode(), replaced, self._adapted(self._adapters[identity]):
+            yield
 
     @cached_property
     def _model(self) -> Any:
