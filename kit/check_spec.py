@@ -1,8 +1,8 @@
 """What a case asks: one spec per check, as data. The specs of kernels stand in modules of their own."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from kit.attention_spec import Extend, GroupedDecode, Prefill
 from kit.lora_kernel_spec import LoraKernel
@@ -38,21 +38,61 @@ class GivenPrompt(Record):
     tokens: tuple[int, ...]
 
 
-class MixedBatchRow(Record):
-    """One row of a batch in which every row has an identity of its own: against the solo run of that row, and the oracle.
+class MixedBatch(Record):
+    """Requests that are sent in one message, so that they meet in one batch; row by row.
 
     Attributes:
         composition: the identity of every row (None is the base model).
-        row: which row this case judges.
-        prompt_lengths: tokens per row, as many as `composition`.
-        seed: seed of the prompts.
+        prompt_lengths: tokens of each prompt, at least 1; the token ids follow from the seed and the row.
+        new_tokens: how many tokens each row generates, at least 1.
     """
 
-    check: Literal["mixed-batch-row"] = "mixed-batch-row"
-    composition: tuple[str | None, ...]
-    row: int
-    prompt_lengths: tuple[int, ...]
+    composition: tuple[str | None, ...] = Field(min_length=1)
+    prompt_lengths: tuple[Annotated[int, Field(ge=1)], ...]
+    new_tokens: tuple[Annotated[int, Field(ge=1)], ...]
+
+    @model_validator(mode="after")
+    def _every_row(self) -> Self:
+        if not len(self.composition) == len(self.prompt_lengths) == len(self.new_tokens):
+            raise ValueError("expected an identity, a length and a number of new tokens for every row")
+        return self
+
+
+class MixedBatches(Record):
+    """Batches of several identities, one after the other: every row against the oracle and against the same row alone.
+
+    Attributes:
+        batches: as they follow each other; nothing else is sent between them.
+        alone: how a row is asked alone: by the same request, or by its whole text as a prompt, which costs one step for any length.
+        seed: of the prompts; rows of the same place and length have the same prompt in every batch.
+    """
+
+    check: Literal["mixed-batches"] = "mixed-batches"
+    batches: tuple[MixedBatch, ...] = Field(min_length=1)
+    alone: Literal["same-request", "as-prompt"] = "same-request"
     seed: int
+
+
+class BatchInvariance(Record):
+    """The first row alone and within batches of other sizes: how far its values move, and that they are right in each.
+
+    Attributes:
+        batches: the first is the row alone; it is the first row of all others too.
+        exact: whether no bit may move, as SGLang's deterministic mode promises; else that is reported and not judged.
+        seed: as in `MixedBatches`.
+    """
+
+    check: Literal["batch-invariance"] = "batch-invariance"
+    batches: tuple[MixedBatch, ...] = Field(min_length=2)
+    exact: bool
+    seed: int
+
+    @model_validator(mode="after")
+    def _one_first_row(self) -> Self:
+        firsts = {(b.composition[0], b.prompt_lengths[0], b.new_tokens[0]) for b in self.batches}
+        if len(firsts) > 1 or len(self.batches[0].composition) > 1:
+            raise ValueError("expected one row alone, and batches that begin with it")
+        return self
 
 
 class DecodeLogprobs(Record):
@@ -200,7 +240,8 @@ CheckSpec = Annotated[
     PromptLogprobs
     | AdapterFile
     | GivenPrompt
-    | MixedBatchRow
+    | MixedBatches
+    | BatchInvariance
     | DecodeLogprobs
     | Repeatability
     | CacheReuse

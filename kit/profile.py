@@ -121,6 +121,10 @@ class TimeLimits(Record):
     run: Duration
 
 
+MixedBatchSelection = Literal["full", "selection", "few"]
+"""How many batches of several identities are asked (`kit.batteries.mixed_batches`)."""
+
+
 class EngineChange(Record):
     """What differs from a profile's engine settings; what is not named stays.
 
@@ -129,7 +133,7 @@ class EngineChange(Record):
         arguments: keyword arguments of `sglang.Engine`.
         environment: variables set before SGLang is imported.
         gpus: how many GPUs the engine spreads over (tensor parallelism).
-        long_text: as in `EngineSettings`.
+        long_text, mixed_batches: as in `EngineSettings`.
     """
 
     dtype: Literal["float32", "bfloat16", "float16"] | None = None
@@ -137,6 +141,7 @@ class EngineChange(Record):
     environment: dict[str, str] = Field(default_factory=dict)
     gpus: int = Field(default=1, ge=1)
     long_text: int | None = Field(default=None, ge=1)
+    mixed_batches: MixedBatchSelection | None = None
 
 
 class EngineVariant(EngineChange):
@@ -167,6 +172,7 @@ class EngineSettings(Record):
         arguments: keyword arguments of `sglang.Engine`, such as ``attention_backend``.
         environment: variables set before SGLang is imported.
         long_text: how many tokens a long text has that a battery lets the engine generate; fewer where kernels are interpreted.
+        mixed_batches: which batches of several identities are asked: all, one of each kind, or a single small one.
         models: what a synthetic model needs beside that, by name.
         variants: other ways to start it, by name.
     """
@@ -175,6 +181,7 @@ class EngineSettings(Record):
     arguments: dict[str, JsonValue]
     environment: dict[str, str] = Field(default_factory=dict)
     long_text: int = Field(default=256, ge=1)
+    mixed_batches: MixedBatchSelection = "full"
     models: dict[str, EngineChange] = Field(default_factory=dict)
     variants: dict[str, EngineVariant] = Field(default_factory=dict)
 

@@ -2,21 +2,16 @@
 
 from collections.abc import Iterator
 
-from kit.batteries import texts
+from kit.batteries import mixed_batches, texts
 from kit.batteries.planned import Planned
 from kit.batteries.sessions import sglang
-from kit.check_spec import MixedBatchRow
-from kit.plan import Case, Session
+from kit.plan import Session
 from kit.profile import Profile
 from kit.synthetic.catalogue import TINY_QWEN3, ModelShape
 
 FEW_SLOTS = "few-slots"
 """An engine with fewer slots than adapters, so that batches split and adapters are evicted; the base model takes a slot too."""
 SLOTS = 3
-
-COMPOSITION = ("adapter-0", None, "adapter-1")
-PROMPT_LENGTHS = (65, 64, 97)
-SEED = 11
 
 
 def few_slots(profile: Profile, model: ModelShape) -> Session:
@@ -25,11 +20,6 @@ def few_slots(profile: Profile, model: ModelShape) -> Session:
 
 
 def cases(profile: Profile) -> Iterator[Planned]:
-    """``multi-lora/<model>/mixed-row-<row>-<base or adapter>``."""
-    model = TINY_QWEN3
-    session = sglang(profile, model)
-    for row, identity in enumerate(COMPOSITION):
-        spec = MixedBatchRow(composition=COMPOSITION, row=row, prompt_lengths=PROMPT_LENGTHS, seed=SEED)
-        case_id = f"multi-lora/{model.name}/mixed-row-{row}-{identity or 'base'}"
-        yield Planned(session, Case(id=case_id, session=session.id, spec=spec))
+    """``multi-lora/<model>/<aspect>``."""
+    yield from mixed_batches.cases(profile, few_slots(profile, TINY_QWEN3))
     yield from texts.cases(profile)

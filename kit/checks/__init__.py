@@ -6,12 +6,13 @@ from kit.attention_spec import Extend, GroupedDecode, Prefill
 from kit.check_spec import (
     AdapterFile,
     AllReduce,
+    BatchInvariance,
     BatchText,
     CacheReuse,
     CheckSpec,
     DecodeLogprobs,
     GivenPrompt,
-    MixedBatchRow,
+    MixedBatches,
     NullCheck,
     PromptLogprobs,
     Repeatability,
@@ -50,11 +51,16 @@ def run_check(spec: CheckSpec, subject: "Subject") -> CheckResult:
             from kit.subjects.sglang_engine import SGLangSubject
 
             return prompt_logprobs.check_given(spec, _as(SGLangSubject, subject, spec))
-        case MixedBatchRow():
-            from kit.checks import mixed_batch_row
+        case MixedBatches():
+            from kit.checks import mixed_batches
             from kit.subjects.sglang_engine import SGLangSubject
 
-            return mixed_batch_row.check(spec, _as(SGLangSubject, subject, spec))
+            return mixed_batches.check(spec, _as(SGLangSubject, subject, spec))
+        case BatchInvariance():
+            from kit.checks import mixed_batches
+            from kit.subjects.sglang_engine import SGLangSubject
+
+            return mixed_batches.check_invariance(spec, _as(SGLangSubject, subject, spec))
         case BatchText():
             from kit.checks import batch_text
             from kit.subjects.sglang_engine import SGLangSubject

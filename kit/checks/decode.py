@@ -132,6 +132,4 @@ def _identical(left: Generated, right: Generated) -> bool:
 
 def _largest_gap(subject: SGLangSubject, decoded: Compared, adapter: str | None) -> float:
     """By how much the best token beats the chosen one at most, by the oracle, nat."""
-    start = decoded.starts[0]
-    following = subject.oracle.next_logprobs(decoded.prompts[0], adapter)[start - 1 : -1]
-    return float(np.max(following.max(axis=-1) - decoded.oracle))
+    return float(np.max(subject.oracle.behind_best(decoded.prompts[0], adapter)[decoded.starts[0] - 1 :]))

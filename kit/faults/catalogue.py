@@ -6,10 +6,11 @@ from typing import Literal
 from kit.attention_spec import Extend, GroupedDecode, Prefill
 from kit.check_spec import (
     AllReduce,
+    BatchInvariance,
     CacheReuse,
     DecodeLogprobs,
     GivenPrompt,
-    MixedBatchRow,
+    MixedBatches,
     PromptLogprobs,
     TrainerLogprobs,
 )
@@ -130,8 +131,9 @@ def expected_red(faults: tuple[InjectedFault, ...], case: Case) -> bool:
             | CacheReuse(adapter=adapter)
         ):
             return "answers" in acted_on or ("adapters" in acted_on and adapter is not None)
-        case MixedBatchRow(composition=composition, row=row):
-            return "answers" in acted_on or ("adapters" in acted_on and composition[row] is not None)
+        case MixedBatches(batches=batches) | BatchInvariance(batches=batches):
+            adapted = any(identity is not None for batch in batches for identity in batch.composition)
+            return "answers" in acted_on or ("adapters" in acted_on and adapted)
         case TrainerLogprobs():  # upstream's limit is too wide for a scaled adapter, and there is one adapter only
             return any(fault.name == "adapter-missing" for fault in faults)
         case _:

@@ -79,6 +79,19 @@ def peer_mean_half_square(name: str, value: float, peer: float, dtype: Dtype, ma
     return _peer(name, value, PEER_FACTOR**2, peer, unit_in_last_place(dtype, magnitude) ** 2 / 24.0, "nat²")
 
 
+def mean_of_few(mean: Measurement, values: int, largest: Measurement) -> Measurement:
+    """A mean ½Δ² over `values` values: (½E² + (values − 1) M) / values.
+
+    One of them may be as far off as the rule of the largest error permits, E, the others as the rule of the mean does, M: a
+    single value has no mean. For many values that is M.
+    """
+    most, usual = largest.limit or 0.0, mean.limit or 0.0
+    limit = (0.5 * most**2 + (values - 1) * usual) / values if values else usual
+    return mean.model_copy(
+        update={"limit": limit, "note": f"{mean.note}; one of {values} values may be off by {most:.2e}"}
+    )
+
+
 def sane_peer(value: float, dtype: Dtype, magnitude: float, unit: str, largest_score: float = 0.0) -> Measurement:
     """The peer's own rms error, at most 4 units in the last place: a peer far off would loosen every limit.
 
@@ -136,6 +149,15 @@ def best_choice(gap: float, error: Measurement) -> Measurement:
     """
     limit = 2.0 * (error.limit or 0.0)
     return _at_most("best_choice_gap", gap, limit, "nat", LimitSource.PEER, "two permitted errors")
+
+
+def two_answers(name: str, difference: float, error: Measurement) -> Measurement:
+    """Two answers to the same question differ by no more than what each may be off by, nat: |a − b| ≤ |a − o| + |b − o|.
+
+    Args:
+        error: the largest error and its limit.
+    """
+    return _at_most(name, difference, 2.0 * (error.limit or 0.0), "nat", LimitSource.PEER, "two permitted errors")
 
 
 def effect_size(name: str, served: float, expected: float) -> Measurement:

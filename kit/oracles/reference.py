@@ -146,7 +146,7 @@ class LogprobOracle:
         self._settings, self._weights = read_model(model)
         self.adapters: Mapping[str, Adapter] = {name: read_adapter(folder) for name, folder in adapters.items()}
         self._learnt: dict[str | None, Meaning] = {}
-        self._known: dict[tuple[str | None, tuple[int, ...]], Array] = {}
+        self._known: dict[tuple[str | None, tuple[int, ...]], tuple[Array, Array]] = {}
         self._passes = lru_cache(_KEPT_PASSES)(self._forward)
 
     @property
@@ -164,9 +164,18 @@ class LogprobOracle:
         Raises:
             OracleDisagreement: two computations differ.
         """
+        return self._of(prompt, identity)[0]
+
+    def behind_best(self, prompt: Sequence[int], identity: str | None) -> Array:
+        """[n] token ids → [n − 1]: by how much the best token beats token 1 … n − 1 of the prompt, nat; as in `logprobs`."""
+        return self._of(prompt, identity)[1]
+
+    def _of(self, prompt: Sequence[int], identity: str | None) -> tuple[Array, Array]:
         key = (identity, tuple(prompt))
         if key not in self._known:
-            self._known[key] = of_tokens(self.next_logprobs(prompt, identity), prompt)
+            following = self.next_logprobs(prompt, identity)
+            own = of_tokens(following, prompt)
+            self._known[key] = own, following[:-1].max(axis=-1) - own
         return self._known[key]
 
     def next_logprobs(self, text: Sequence[int], identity: str | None) -> Array:

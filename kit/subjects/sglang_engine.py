@@ -59,6 +59,16 @@ class Generated(Served):
     cached: int
 
 
+@dataclass(frozen=True)
+class Whole(Served):
+    """The engine's answer to a request for the logprobs of a prompt of n tokens and for m new tokens.
+
+    Attributes:
+        logprobs: [n − 1 + m], nat, of tokens 1 … n − 1 of the prompt and of the new ones; NaN where the engine gave none.
+        tokens: the token ids that the engine says these belong to; there are less of them where it gave too few new ones.
+    """
+
+
 Answer = TypeVar("Answer", bound=Served)
 _Question: TypeAlias = tuple[tuple[str | None, ...], tuple[tuple[int, ...], ...], int]
 
@@ -75,6 +85,7 @@ class SGLangSubject:
     workspace: Workspace
     life: EngineLife
     facts: dict[str, str]
+    _first_whole: dict[tuple[str | None, tuple[int, ...], int], Whole] = field(default_factory=dict)
     _first_answers: dict[tuple[str | None, tuple[int, ...]], Served] = field(default_factory=dict)
     _texts: dict[_Question, list[Continued]] = field(default_factory=dict)
 
@@ -150,6 +161,19 @@ class SGLangSubject:
         """A synthetic model has no tokenizer, so its text is the token ids with spaces between."""
         return " ".join(map(str, tokens))
 
+    def whole(
+        self, prompts: Sequence[Sequence[int]], identities: Sequence[str | None], new_tokens: Sequence[int]
+    ) -> list[Whole]:
+        """Logprobs of every prompt and of its most likely continuation, whose length is each row's own; all in one request."""
+        return [self._passed_on(a) for a in whole(self.engine, prompts, self._known(identities), new_tokens)]
+
+    def whole_at_first(self, prompt: Sequence[int], identity: str | None, new_tokens: int) -> Whole:
+        """One prompt as in `whole`, in a request of its own: the answer that the first such question got."""
+        key = (identity, tuple(prompt), new_tokens)
+        if key not in self._first_whole:
+            (self._first_whole[key],) = self.whole([prompt], [identity], [new_tokens])
+        return self._first_whole[key]
+
     def _passed_on(self, answer: Answer) -> Answer:
         """An answer as the checks see it: as the engine gave it, unless a fault alters it."""
         return replace(answer, logprobs=served_logprobs(self.workspace.faults, answer.logprobs))
@@ -177,7 +201,7 @@ def prompt_logprobs(
 
     The settings are those of SGLang's test_lora_*_logprob_diff.py.
     """
-    answers = _request(engine, prompts, identities, new_tokens=0, logprob_start_len=0)
+    answers = _request(engine, prompts, identities, _greedy(0), logprob_start_len=0)
     return [
         read_answer(a["meta_info"]["input_token_logprobs"][1:], len(p) - 1)
         for a, p in zip(answers, prompts, strict=True)
@@ -188,21 +212,42 @@ def generate(
     engine: Any, prompts: Sequence[Sequence[int]], identities: Sequence[str | None] | None, new_tokens: int
 ) -> list[Generated]:
     """How an engine goes on with prompts that it is sent in one message, greedily; `identities` as in `prompt_logprobs`."""
-    answers = _request(engine, prompts, identities, new_tokens)
+    answers = _request(engine, prompts, identities, _greedy(new_tokens))
     return [_generated(answer["meta_info"], new_tokens) for answer in answers]
+
+
+def whole(
+    engine: Any,
+    prompts: Sequence[Sequence[int]],
+    identities: Sequence[str | None] | None,
+    new_tokens: Sequence[int],
+) -> list[Whole]:
+    """What an engine says of prompts in one message, and how it goes on with each, greedily; as in `prompt_logprobs`."""
+    answers = _request(engine, prompts, identities, [_greedy(count) for count in new_tokens], logprob_start_len=0)
+    return [_whole(a["meta_info"], len(p), new) for a, p, new in zip(answers, prompts, new_tokens, strict=True)]
+
+
+def _whole(told: dict[str, Any], length: int, new_tokens: int) -> Whole:
+    asked = read_answer(told["input_token_logprobs"][1:], length - 1)
+    added = _generated(told, new_tokens)
+    return Whole(np.concatenate([asked.logprobs, added.logprobs]), (*asked.tokens, *added.tokens))
+
+
+def _greedy(new_tokens: int) -> dict[str, Any]:
+    return {"max_new_tokens": new_tokens, "temperature": 0.0, "ignore_eos": True}
 
 
 def _request(
     engine: Any,
     prompts: Sequence[Sequence[int]],
     identities: Sequence[str | None] | None,
-    new_tokens: int,
+    sampling: dict[str, Any] | list[dict[str, Any]],
     **further: int,
 ) -> list[dict[str, Any]]:
     adapters = {} if identities is None else {"lora_path": list(identities)}
     answers: list[dict[str, Any]] = engine.generate(
         input_ids=[list(prompt) for prompt in prompts],
-        sampling_params={"max_new_tokens": new_tokens, "temperature": 0.0, "ignore_eos": True},
+        sampling_params=sampling,
         return_logprob=True,
         **further,
         **adapters,

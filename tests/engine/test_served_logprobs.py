@@ -5,13 +5,14 @@ import os
 import re
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from kit.batteries import lora_logprob, multi_lora
-from kit.check_spec import CheckSpec, DecodeLogprobs, PromptLogprobs
+from kit.check_spec import BatchInvariance, CheckSpec, MixedBatches, PromptLogprobs
 from kit.faults.catalogue import expected_red, parse_fault
 from kit.measurement import Measurement
 from kit.paths import package_folder
@@ -27,13 +28,14 @@ pytestmark = [
 
 PROFILE = find_profile("cpu")
 ASPECTS = {"base", "adapter-0", "adapter-1", "adapter-1-decode", "vocabulary-edges"}
+MIXED = {"few-rows", "class-all-different", "class-all-base", "tokens-65", "decode-shrinking", "batch-invariance"}
 PLANNED = [
     *(
         p
         for p in lora_logprob.cases(PROFILE)
         if p.case.id in {f"lora-logprob/tiny-qwen3/{aspect}" for aspect in ASPECTS}
     ),
-    *multi_lora.cases(PROFILE),
+    *(p for p in multi_lora.cases(PROFILE) if p.case.id in {f"multi-lora/tiny-qwen3/{aspect}" for aspect in MIXED}),
 ]
 """Every way to ask, once; the rest is in the run of the whole profile."""
 CASES = [planned.case for planned in PLANNED]
@@ -81,7 +83,7 @@ KNOWN = {"lora-logprob/tiny-qwen3/vocabulary-edges": ["wrong_tokens"]}
 
 
 def judges_effect(case: Case) -> bool:
-    return "adapter" in case.id.rsplit("/", 1)[1] and not isinstance(case.spec, DecodeLogprobs)
+    return isinstance(case.spec, PromptLogprobs) and case.spec.adapter is not None
 
 
 def outside(measurements: tuple[Measurement, ...]) -> list[str]:
@@ -102,7 +104,7 @@ def test_errors_are_those_of_float32(honest: tuple[Answers, str]) -> None:
     for measured in honest[0].measurements[: len(CASES)]:
         by_name = {m.name: m.value for m in measured}
         assert by_name["max_abs_error"] < 2e-5
-        assert by_name["mean_half_square"] < 1.5e-12
+        assert by_name["upstream_kl"] < 1.5e-12  # over all rows; the worst row may have a single value
 
 
 def test_the_peer_rule_raises_no_false_alarm_over_20_seeds(honest: tuple[Answers, str]) -> None:
@@ -115,10 +117,15 @@ def test_the_peer_rule_raises_no_false_alarm_over_20_seeds(honest: tuple[Answers
 
 
 def test_the_rows_of_a_mixed_batch_were_served_in_one_batch(honest: tuple[Answers, str]) -> None:
-    batches = re.findall(r"Prefill batch, #new-seq: (\d+), #new-token: (\d+)", honest[1])
-    rows = sum(case.id.startswith("multi-lora") for case in CASES)
-    tokens = str(sum(multi_lora.PROMPT_LENGTHS))
-    assert batches.count(("3", tokens)) == rows
+    served = Counter(re.findall(r"Prefill batch, #new-seq: (\d+), #new-token: (\d+)", honest[1]))
+    asked = Counter(
+        (str(len(batch.composition)), str(sum(batch.prompt_lengths)))
+        for case in CASES
+        if isinstance(case.spec, MixedBatches | BatchInvariance)
+        for batch in case.spec.batches
+        if len(batch.composition) > 1
+    )
+    assert asked.total() >= 15 and asked <= served
 
 
 def test_the_session_says_what_ran_and_leaves_nothing(honest: tuple[Answers, str]) -> None:
@@ -137,5 +144,5 @@ def test_a_fault_is_red_exactly_where_it_acts(run: Run, text: str) -> None:
     assert answers.facts[f"fault.{fault.name}"] == f"{fault.strength:g}"
     if fault.name == "adapter-missing":
         told = [m for case, m in zip(CASES, answers.measurements, strict=True) if judges_effect(case)]
-        assert len(told) >= 4
+        assert len(told) >= 2
         assert all("effect" in " ".join(outside(measured)) for measured in told)

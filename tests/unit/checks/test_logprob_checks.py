@@ -10,8 +10,8 @@ import pytest
 
 pytest.importorskip("torch")
 
-from kit.check_spec import GivenPrompt, MixedBatchRow, PromptLogprobs
-from kit.checks import mixed_batch_row, prompt_logprobs
+from kit.check_spec import GivenPrompt, PromptLogprobs
+from kit.checks import prompt_logprobs
 from kit.checks.outcome import CheckResult
 from kit.oracles.reference import LogprobOracle
 from kit.results.plain import in_words
@@ -21,8 +21,6 @@ NAMES = ("adapter-0", "adapter-1")
 NOISE = 5e-7
 BASE = PromptLogprobs(adapter=None, prompt_lengths=(9, 17), seed=1)
 ADAPTED = PromptLogprobs(adapter="adapter-1", prompt_lengths=(9, 17), seed=1)
-ROW = MixedBatchRow(composition=("adapter-0", None, "adapter-1"), row=2, prompt_lengths=(9, 12, 17), seed=1)
-BASE_ROW = ROW.model_copy(update={"row": 1})
 
 Answer = Callable[[Sequence[int], str | None], Served]
 
@@ -45,24 +43,21 @@ def rounded(oracle: LogprobOracle, seed: int) -> Answer:
 
 
 class Engine:
-    """Stands for a served model; `batched` answers the rows of a mixed batch, `single` all else."""
+    """Stands for a served model."""
 
     vocabulary = 2047
     session = SimpleNamespace(dtype="float32")
 
-    def __init__(self, oracle: LogprobOracle, single: Answer, batched: Answer | None = None) -> None:
+    def __init__(self, oracle: LogprobOracle, single: Answer) -> None:
         honest = rounded(oracle, seed=9)
         self.oracle = oracle
         self.peer = SimpleNamespace(logprobs=lambda prompt, identity: honest(prompt, identity).logprobs)
-        self._single, self._batched = single, batched or single
+        self._single = single
 
     def alone(self, prompts: Sequence[Sequence[int]], identity: str | None) -> list[Served]:
         return [self._single(prompt, identity) for prompt in prompts]
 
     at_first = alone
-
-    def together(self, prompts: Sequence[Sequence[int]], identities: Sequence[str | None]) -> list[Served]:
-        return [self._batched(*row) for row in zip(prompts, identities, strict=True)]
 
 
 def red(result: CheckResult) -> set[str]:
@@ -73,8 +68,6 @@ def test_a_correct_engine_is_green_everywhere(oracle: LogprobOracle) -> None:
     engine = Engine(oracle, rounded(oracle, seed=2))
     for spec in (BASE, ADAPTED):
         assert red(prompt_logprobs.check(spec, engine)) == set()
-    for spec in (ROW, BASE_ROW):
-        assert red(mixed_batch_row.check(spec, engine)) == set()
 
 
 def changed(oracle: LogprobOracle, change: Callable[[np.ndarray, str | None, Sequence[int]], np.ndarray]) -> Answer:
@@ -118,12 +111,6 @@ def test_a_token_id_that_is_reported_as_another_is_red_though_its_logprob_is_rig
     assert (result.evidence["asked"], result.evidence["answered"]) == ([2047, 1, 2046, 2047], [0, 1, 2046, 0])
 
 
-def test_a_batch_of_nan_is_red(oracle: LogprobOracle) -> None:
-    broken = changed(oracle, lambda values, identity, prompt: np.full_like(values, np.nan))
-    result = mixed_batch_row.check(ROW, Engine(oracle, rounded(oracle, 2), broken))
-    assert red(result) >= {"non_finite", "max_abs_to_solo", "max_abs_error", "effect", "effect_slope_off_one"}
-
-
 def test_one_shifted_position_is_red(oracle: LogprobOracle) -> None:
     def shift(values: np.ndarray, identity: str | None, prompt: Sequence[int]) -> np.ndarray:
         return np.concatenate([values[:4], values[5:6], values[5:]])
@@ -162,13 +149,6 @@ def test_an_effect_that_is_a_tenth_too_large_is_red(oracle: LogprobOracle) -> No
     assert in_words(result.measurements) == "the adapter acts 1.10 times as strongly as it should"
 
 
-def test_a_row_that_takes_the_identity_of_another_is_red(oracle: LogprobOracle) -> None:
-    honest = rounded(oracle, seed=5)
-    engine = Engine(oracle, honest, lambda prompt, identity: honest(prompt, "adapter-0"))
-    for spec in (ROW, BASE_ROW):
-        assert red(mixed_batch_row.check(spec, engine)) >= {"max_abs_to_solo", "max_abs_error", "mean_half_square"}
-
-
 def test_wrong_token_ids_are_red(oracle: LogprobOracle) -> None:
     honest = rounded(oracle, seed=6)
 
@@ -195,19 +175,14 @@ def test_a_red_case_says_which_fault_its_values_are_like(oracle: LogprobOracle) 
         values = oracle.supposing(doubled if identity == "adapter-1" else {}, prompt)
         return Served(values, tuple(prompt[1:]))
 
-    for result in (
-        prompt_logprobs.check(ADAPTED, Engine(oracle, answer)),
-        mixed_batch_row.check(ROW, Engine(oracle, answer)),
-    ):
-        told = result.evidence["explanation"]
-        assert told["says"].endswith("its scaling doubled.")
-        assert told["likeliest"][0]["fault"] == "its scaling doubled"
-        assert told["likeliest"][0]["mean_half_square"] < 1e-10 < told["right"]
-        assert len(told["likeliest"]) == 5
+    told = prompt_logprobs.check(ADAPTED, Engine(oracle, answer)).evidence["explanation"]
+    assert told["says"].endswith("its scaling doubled.")
+    assert told["likeliest"][0]["fault"] == "its scaling doubled"
+    assert told["likeliest"][0]["mean_half_square"] < 1e-10 < told["right"]
+    assert len(told["likeliest"]) == 5
 
 
 def test_a_green_case_explains_nothing(oracle: LogprobOracle, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LogprobOracle, "supposing", None)
     engine = Engine(oracle, rounded(oracle, seed=2))
-    for check, spec in ((prompt_logprobs.check, ADAPTED), (mixed_batch_row.check, ROW)):
-        assert "explanation" not in check(spec, engine).evidence
+    assert "explanation" not in prompt_logprobs.check(ADAPTED, engine).evidence

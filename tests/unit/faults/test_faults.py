@@ -171,7 +171,7 @@ BASE_ASPECTS = {
     "base-again",
     "vocabulary-edges",
     "target-modules",
-    "mixed-row-1-base",
+    "class-all-base",
     "adapter-0-repeated",
 }
 
