@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DELETE_ON_ERROR:
-.PHONY: setup engine image run test nightly lint clean
+.PHONY: setup engine image run test nightly selftest lint clean
 
 PYTHON  ?= python3.11
 VENV    ?= .venv
@@ -42,6 +42,10 @@ nightly: setup
 	KIT_NIGHTLY=1 scripts/test.sh $(VENV) $(BASE)
 	$(KIT) images build cuda --base $(BASE) --python 3.11
 	$(KIT) images verify cuda --python 3.11
+
+# Every fault of the catalogue against the batteries: what is caught, and whether anything is red without a fault.
+selftest: setup
+	$(KIT) selftest --profile $(PROFILE) --runtime local $(if $(OUTPUT),--output $(OUTPUT)) $(ARGS)
 
 lint: setup
 	$(VENV)/bin/ruff check .

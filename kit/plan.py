@@ -145,6 +145,13 @@ class OtherLimit(Record):
     link: str = Field(pattern=r"^https://\S+$")
 
 
+class InjectedFault(Record):
+    """A deliberate fault (`kit.faults.catalogue`), for the kit's own self-test: name and strength."""
+
+    name: str
+    strength: float
+
+
 class Case(Record):
     """One check with a stable id ``battery/subject/aspect``.
 
@@ -153,6 +160,7 @@ class Case(Record):
         spec: what is computed.
         skip: why it does not apply to this profile; None if it does.
         limits: those that differ on this hardware.
+        faults: deliberate faults of this case alone; empty except in a self-test (`kit.selftest`).
     """
 
     id: str
@@ -160,6 +168,7 @@ class Case(Record):
     spec: CheckSpec
     skip: str | None = None
     limits: tuple[OtherLimit, ...] = ()
+    faults: tuple[InjectedFault, ...] = ()
 
     @property
     def battery(self) -> str:
@@ -206,13 +215,6 @@ class AssetFile(Record):
     sha256: str
 
 
-class InjectedFault(Record):
-    """A deliberate fault (`kit.faults.catalogue`), for the kit's own self-test: name and strength."""
-
-    name: str
-    strength: float
-
-
 class Plan(Record):
     """All that a worker needs to know; written to ``plan.json`` in the results folder before anything starts.
 
@@ -224,7 +226,7 @@ class Plan(Record):
         cases: every planned case, skipped ones included.
         omitted: how many cases of the profile a selection left out.
         assets: what the assets folder must hold, checked before use.
-        faults: deliberate faults; empty except in a self-test.
+        faults: deliberate faults of every case; empty except in a self-test.
         run_seconds: time limit of the whole run, enforced by the host.
         mode: how strict the host judges, ``ci`` or ``qualify``.
         rerun_of: id of the run of which only what was not green is planned here; None for a run of its own.
@@ -249,6 +251,11 @@ class Plan(Record):
     def cases_of(self, session_id: str) -> tuple[Case, ...]:
         """The cases that a session must answer, in order, without those skipped at planning."""
         return tuple(c for c in self.cases if c.session == session_id and c.skip is None)
+
+    @property
+    def injected(self) -> tuple[InjectedFault, ...]:
+        """Every deliberate fault, each once: where there is one, the run says nothing about the hardware."""
+        return tuple(dict.fromkeys((*self.faults, *(fault for case in self.cases for fault in case.faults))))
 
     @property
     def pinned(self) -> tuple[PinnedFolder, ...]:

@@ -7,7 +7,21 @@ from typing import NoReturn
 
 import typer
 
-from kit.cli import assets, bundle, diff, doctor, images, profiles, report, run, schema, triage, verify, waivers
+from kit.cli import (
+    assets,
+    bundle,
+    diff,
+    doctor,
+    images,
+    profiles,
+    report,
+    run,
+    schema,
+    selftest,
+    triage,
+    verify,
+    waivers,
+)
 from kit.errors import ExitCode, KitError, is_disk_full
 
 app = typer.Typer(
@@ -21,6 +35,7 @@ app = typer.Typer(
 app.command("run")(run.run)
 app.command("doctor")(doctor.doctor)
 app.command("report")(report.report)
+app.command("selftest")(selftest.selftest)
 app.command("bundle")(bundle.bundle)
 app.command("verify")(verify.verify)
 app.command("diff")(diff.diff)

@@ -1,8 +1,5 @@
 """The faults that kit can inject to prove that its batteries see them. Data only; `kit.faults.apply` acts."""
 
-from dataclasses import dataclass
-from typing import Literal
-
 from kit.attention_spec import Extend, GroupedDecode, Prefill
 from kit.check_spec import (
     AllReduce,
@@ -15,66 +12,25 @@ from kit.check_spec import (
     TrainerLogprobs,
 )
 from kit.errors import UsageFault
-from kit.faults.kernel_catalogue import EFFECTS, must_see
+from kit.faults.adapter_catalogue import ADAPTER_FAULTS, ANSWER_FAULTS, RANK_FAULTS, adapter_must_see
+from kit.faults.engine_catalogue import ENGINE_FAULTS, engine_must_see
+from kit.faults.kernel_catalogue import KERNEL_FAULTS, must_see
+from kit.faults.kind import FaultKind
+from kit.faults.process_catalogue import PROCESS_FAULTS
+from kit.faults.report_catalogue import REPORT_FAULTS
 from kit.names import unknown
 from kit.plan import Case, InjectedFault
-
-
-@dataclass(frozen=True)
-class FaultKind:
-    """One kind of fault.
-
-    Attributes:
-        effect: what is wrong with the subject while the fault is active.
-        strength_means: what the strength says; None where the fault has none.
-        neutral: the strength that changes nothing; None where the fault has none.
-        acts_on: adapters; answers, so the base model's too; the ranks of an all-reduce; or attention kernels.
-    """
-
-    name: str
-    effect: str
-    strength_means: str | None = None
-    neutral: float | None = None
-    acts_on: Literal["adapters", "answers", "ranks", "kernels"] = "adapters"
-
 
 FAULTS: dict[str, FaultKind] = {
     fault.name: fault
     for fault in (
-        FaultKind(
-            "adapter-scaling",
-            "the engine gets every adapter with its scaling multiplied",
-            strength_means="factor of lora_alpha",
-            neutral=1.0,
-        ),
-        FaultKind("adapter-missing", "the engine gets every adapter with B = 0, so that it has no effect"),
-        FaultKind("adapters-swapped", "the engine gets each adapter under the name of another"),
-        FaultKind(
-            "adapter-scaling-root",
-            "the engine gets every adapter scaled by alpha / √rank, or an rsLoRA by alpha / rank",
-        ),
-        FaultKind("adapter-layer-dropped", "the engine gets every adapter with B = 0 in the last layer"),
-        FaultKind("adapter-value-dropped", "the engine gets every adapter with B = 0 in v_proj of layer 0"),
-        FaultKind("adapter-query-key-swapped", "the engine gets every adapter with q_proj and k_proj exchanged"),
-        FaultKind("adapter-query-transposed", "the engine gets every adapter with q_proj transposed"),
-        FaultKind(
-            "position-shifted",
-            "in every answer the value in the middle is that of the next position",
-            acts_on="answers",
-        ),
-        FaultKind("positions-shifted", "in every answer each value is that of the position before", acts_on="answers"),
-        FaultKind("rank-silent", "the last rank never takes part in an all-reduce", acts_on="ranks"),
-        FaultKind("rank-wrong-element", "the last rank adds one wrong element to an all-reduce", acts_on="ranks"),
-        *(
-            FaultKind(
-                name,
-                effect,
-                strength_means="factor" if name == "kernel-one-head-scaled" else None,
-                neutral=1.0 if name == "kernel-one-head-scaled" else None,
-                acts_on="kernels",
-            )
-            for name, effect in EFFECTS.items()
-        ),
+        *ADAPTER_FAULTS,
+        *ANSWER_FAULTS,
+        *RANK_FAULTS,
+        *KERNEL_FAULTS,
+        *ENGINE_FAULTS,
+        *PROCESS_FAULTS,
+        *REPORT_FAULTS,
     )
 }
 
@@ -108,6 +64,18 @@ def parse_fault(text: str) -> InjectedFault:
     return InjectedFault(name=name, strength=strength)
 
 
+def parse_injected(text: str) -> InjectedFault:
+    """As `parse_fault`, for a fault of a whole run.
+
+    Raises:
+        UsageFault: also for a fault of processes or of records, which no battery sees.
+    """
+    fault = parse_fault(text)
+    if FAULTS[fault.name].acts_on in ("processes", "reports"):
+        raise UsageFault(f"the fault '{fault.name}' acts on no battery", "run 'kit selftest'")
+    return fault
+
+
 def expected_red(faults: tuple[InjectedFault, ...], case: Case) -> bool:
     """Whether a case must be red under these faults: it judges what one of them acts on, and its inputs cannot hide it.
 
@@ -117,24 +85,35 @@ def expected_red(faults: tuple[InjectedFault, ...], case: Case) -> bool:
     for fault in faults:
         if fault.name not in FAULTS:
             raise unknown("fault", fault.name, FAULTS)
-    acted_on = {FAULTS[fault.name].acts_on for fault in faults}
-    match case.spec:
+    return any(_must_see(fault.name, case) for fault in faults)
+
+
+def _must_see(name: str, case: Case) -> bool:
+    acts_on, spec = FAULTS[name].acts_on, case.spec
+    if acts_on == "engine":
+        return engine_must_see(name, spec)
+    match spec:
         case AllReduce():
-            return "ranks" in acted_on
+            return acts_on == "ranks"
         case GroupedDecode() | Extend() | Prefill():
-            seen = (f.name for f in faults if FAULTS[f.name].acts_on == "kernels" and must_see(f.name, case.spec))
-            return case.id.startswith("kernels/triton-") and any(seen)
+            return acts_on == "kernels" and case.id.startswith("kernels/triton-") and must_see(name, spec)
         case (
             PromptLogprobs(adapter=adapter)
             | GivenPrompt(adapter=adapter)
             | DecodeLogprobs(adapter=adapter)
             | CacheReuse(adapter=adapter)
         ):
-            return "answers" in acted_on or ("adapters" in acted_on and adapter is not None)
+            return acts_on == "answers" or (acts_on == "adapters" and _adapted(name, case, adapter))
         case MixedBatches(batches=batches) | BatchInvariance(batches=batches):
-            adapted = any(identity is not None for batch in batches for identity in batch.composition)
-            return "answers" in acted_on or ("adapters" in acted_on and adapted)
+            identities = {identity for batch in batches for identity in batch.composition}
+            return acts_on == "answers" or (
+                acts_on == "adapters" and any(_adapted(name, case, identity) for identity in identities)
+            )
         case TrainerLogprobs():  # upstream's limit is too wide for a scaled adapter, and there is one adapter only
-            return any(fault.name == "adapter-missing" for fault in faults)
+            return name == "adapter-missing"
         case _:
             return False
+
+
+def _adapted(fault: str, case: Case, adapter: str | None) -> bool:
+    return adapter is not None and adapter_must_see(fault, case.id.split("/")[1], adapter)

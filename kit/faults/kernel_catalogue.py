@@ -3,19 +3,66 @@
 from collections.abc import Callable
 
 from kit.attention_spec import AttentionSpec, Cached, Extend, GroupedDecode, Prefill
+from kit.faults.kind import FaultKind, Where
 
-EFFECTS: dict[str, str] = {
-    "kernel-mask-off-by-one": "decode leaves out the last token; extend and prefill see one token of the future",
-    "kernel-wrong-group": "query heads of the second group read the first KV head",
-    "kernel-empty-split": "decode merges splits that hold no token, so it reads a workspace that nobody wrote",
-    "kernel-workspace-unwritten": "decode does not write the weight of its first split",
-    "kernel-cap-dropped": "decode and extend do not cap scores",
-    "kernel-last-block-dropped": "decode leaves out the last, partial block of keys, extend that of the prefix",
-    "kernel-one-head-scaled": "decode multiplies the answer of query head 37",
-    "kernel-scale-one-over-size": "scores are divided by the size of a head instead of its root",
-    "kernel-window-one-short": "a sliding window ends one position too early",
-    "kernel-pages-16-bits": "slots of the cache are cut to 16 bits",
-}
+
+def _fault(name: str, where: Where, effect: str, report: str | None = None) -> FaultKind:
+    return FaultKind(name, effect, where, "kernels", report)
+
+
+KERNEL_FAULTS: tuple[FaultKind, ...] = (
+    _fault(
+        "kernel-mask-off-by-one",
+        "kernel indexing",
+        "decode leaves out the last token; extend and prefill see one token of the future",
+    ),
+    _fault(
+        "kernel-wrong-group",
+        "kernel indexing",
+        "query heads of the second group read the first KV head",
+        "HazyResearch/HipKittens#22",
+    ),
+    _fault(
+        "kernel-empty-split",
+        "workspace",
+        "decode merges splits that hold no token, so it reads a workspace that nobody wrote",
+        "pegainfer-project/pegainfer#21",
+    ),
+    _fault(
+        "kernel-workspace-unwritten",
+        "workspace",
+        "decode does not write the weight of its first split",
+        "sgl-project/sglang#10330",
+    ),
+    _fault(
+        "kernel-cap-dropped", "kernel arithmetic", "decode and extend do not cap scores", "sgl-project/sglang#33915"
+    ),
+    _fault(
+        "kernel-last-block-dropped",
+        "kernel indexing",
+        "decode leaves out the last, partial block of keys, extend that of the prefix",
+        "sgl-project/sglang#34580",
+    ),
+    FaultKind(
+        "kernel-one-head-scaled",
+        "decode multiplies the answer of query head 37",
+        "kernel arithmetic",
+        "kernels",
+        "fla-org/flash-linear-attention#1029",
+        "factor",
+        neutral=1.0,
+        reported=1.05,
+    ),
+    _fault(
+        "kernel-scale-one-over-size",
+        "kernel arithmetic",
+        "scores are divided by the size of a head instead of its root",
+    ),
+    _fault("kernel-window-one-short", "kernel indexing", "a sliding window ends one position too early"),
+    _fault(
+        "kernel-pages-16-bits", "kernel indexing", "slots of the cache are cut to 16 bits", "vllm-project/vllm#50427"
+    ),
+)
 SCALED_HEAD = 37
 _SPLIT = 32
 """Fewest tokens of a split, and the tokens of a block in decode."""

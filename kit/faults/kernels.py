@@ -141,3 +141,8 @@ def changed_arguments(
 ) -> tuple[Callable[[AttentionSpec, dict[str, Any]], None], ...]:
     """What the faults do to the arguments of every call."""
     return tuple(ARGUMENTS[fault.name] for fault in faults if fault.name in ARGUMENTS)
+
+
+def changed_kernels() -> frozenset[str]:
+    """Short names of the modules that faults change."""
+    return frozenset(change.module for changes in SOURCES.values() for change in changes)

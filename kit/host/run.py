@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, Protocol, TypeVar
 
 from kit.errors import EnvironmentFault, ExitCode, ImageFault, KitError, UsageFault, is_disk_full
 from kit.events import AnyEvent, EventLog, MachineFound, MachineLeft, RunRefused, RuntimeEnded, RuntimeStarted, Trouble
-from kit.faults.catalogue import parse_fault
+from kit.faults.catalogue import parse_injected
 from kit.finding import Finding, Severity
 from kit.host import assets, run_folder
 from kit.host.container import ContainerSpec, container_spec, container_user
@@ -93,7 +93,7 @@ def prepare(request: Request) -> Prepared:
     profile = find_profile(request.profile + (SUFFIX if request.offline else ""), changes=request.changes)
     check_wanted(profile, request.gpus)
     image = None if profile.missing else find_image(profile.image)
-    selection = Selection(request.batteries, request.cases, tuple(parse_fault(text) for text in request.inject))
+    selection = Selection(request.batteries, request.cases, tuple(parse_injected(text) for text in request.inject))
     mode = one_of("mode", request.mode, _MODES)
     runtime = one_of("runtime", request.runtime, RUNTIMES)
     if mode is Mode.QUALIFY:

@@ -107,7 +107,7 @@ def _refused(
         for case in own:
             if case.status is Status.SKIPPED:
                 yield f"qualify: {case.id} of a mandatory battery was skipped: {case.reason}"
-    for fault in plan.faults:
+    for fault in plan.injected:
         yield f"qualify: the fault {fault.name} was injected"
     for waiver in waivers:
         if waiver.expires < today:
@@ -120,7 +120,7 @@ def warnings_of(
     """What a reader must know, in the order of its weight."""
     warnings = [
         f"FAULT INJECTED ON PURPOSE: {fault.name} ({fault.strength:g}); this run says nothing about the hardware"
-        for fault in plan.faults
+        for fault in plan.injected
     ]
     if plan.omitted:
         planned, known = len(plan.cases), len(plan.cases) + plan.omitted

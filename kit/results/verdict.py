@@ -109,7 +109,7 @@ def judge(
         host=host_facts,
         worker=worker_facts,
         does_not_prove=profile.does_not_prove,
-        faults=plan.faults,
+        faults=plan.injected,
         sessions=_session_results(plan, trace),
         cases=tuple(cases),
         omitted=plan.omitted,

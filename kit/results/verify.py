@@ -101,7 +101,7 @@ def verify_files(
     except UsageFault as fault:
         refusals.append(f"this kit cannot tell what profile {run.profile.name} demands: {fault.problem}")
     refusals += [f"limit of {text}" for text in _limits(run)]
-    if run.plan.faults:
+    if run.plan.injected:
         notes.append("faults were injected on purpose; this run says nothing about the hardware")
     return Verification(tuple(dict.fromkeys(refusals)), tuple(notes), run.result)
 

@@ -15,6 +15,7 @@ import numpy as np
 from pydantic import JsonValue
 
 from kit.faults.apply import served_adapters, served_logprobs
+from kit.faults.engine_plugin import EnginePlugin, install_plugin, needs_plugin
 from kit.names import unknown
 from kit.oracles.limits import Dtype
 from kit.oracles.metrics import Values
@@ -79,12 +80,14 @@ class SGLangSubject:
 
     Attributes:
         life: of the engine. facts: versions, device, settings, stand-ins, faults.
+        plugin: with which faults act inside the engine; None where there is none.
     """
 
     session: SGLangSession
     workspace: Workspace
     life: EngineLife
     facts: dict[str, str]
+    plugin: EnginePlugin | None = None
     _first_whole: dict[tuple[str | None, tuple[int, ...], int], Whole] = field(default_factory=dict)
     _first_answers: dict[tuple[str | None, tuple[int, ...]], Served] = field(default_factory=dict)
     _texts: dict[_Question, list[Continued]] = field(default_factory=dict)
@@ -335,14 +338,18 @@ def open_sglang(session: SGLangSession, workspace: Workspace, stand_ins: dict[st
     """A warm engine. If one of its processes dies, this process ends at once (`kit.subjects.engine_life`).
 
     Raises:
-        EnvironmentFault: no device. UsageFault: an unknown model, adapter or fault.
+        EnvironmentFault: no device, or a fault that the engine did not load. UsageFault: an unknown model, adapter or fault.
     """
     originals = original_adapters(session, workspace)
     model = served_model(session, workspace.assets / model_folder(session.model), workspace.scratch)
     arguments = engine_arguments(session, model, served_adapters(workspace.faults, originals, workspace.scratch))
+    hooked = workspace.switched or needs_plugin(workspace.faults)
+    plugin = install_plugin(workspace.faults, workspace.scratch) if hooked else None
     device = device_facts(_device(session))
     with EngineLife(arguments, lambda engine: _warm_up(engine, session)) as life:
-        yield SGLangSubject(session, workspace, life, _facts(session, workspace, arguments, device | stand_ins))
+        if plugin:
+            plugin.confirm(schedulers=int(arguments.get("tp_size", 1)))
+        yield SGLangSubject(session, workspace, life, _facts(session, workspace, arguments, device | stand_ins), plugin)
 
 
 def _warm_up(engine: Any, session: SGLangSession) -> None:

@@ -14,6 +14,7 @@ class Workspace:
         assets: read-only folder with the synthetic models.
         scratch: writable folder of this session.
         faults: deliberate faults; empty except in a self-test.
+        switched: the self-test changes the faults while an engine lives (`kit.faults.switch`), so it loads those of engines at once.
         pinned: read-only folder with the pinned assets; None where no session of the run needs one.
     """
 
@@ -21,3 +22,4 @@ class Workspace:
     scratch: Path
     faults: tuple[InjectedFault, ...] = ()
     pinned: Path | None = None
+    switched: bool = False

@@ -21,6 +21,7 @@ from kit.events import (
     SessionReady,
     Trouble,
 )
+from kit.faults.switch import SwitchedSubject
 from kit.plan import Case, Plan, Session
 from kit.process import die_with_parent
 from kit.subjects import Subject, Workspace, open_subject, prepare_subject
@@ -40,11 +41,11 @@ def _one_line(error: BaseException) -> str:
     return text if isinstance(error, KitError) else f"{type(error).__name__}: {text}"
 
 
-def _answer(case: Case, session: Session, subject: Subject, pipe: EventWriter) -> None:
+def _answer(case: Case, session: Session, switched: SwitchedSubject, pipe: EventWriter) -> None:
     pipe.append(CaseStarted(session=session.id, case=case.id))
     start = time.monotonic()
     try:
-        result = with_limits(run_check(case.spec, subject), case.limits)
+        result = with_limits(run_check(case.spec, switched.under(case.faults)), case.limits)
     except NotApplicable as reason:
         pipe.append(CaseSkipped(session=session.id, case=case.id, reason=str(reason)))
     except Exception as error:
@@ -88,8 +89,9 @@ def run_session(plan: Plan, session: Session, workspace: Workspace, pipe: EventW
             cases = plan.cases_of(session.id)
             facts = subject.facts | prepare_subject(session.spec, subject, [case.spec for case in cases])
             pipe.append(SessionReady(session=session.id, seconds=time.monotonic() - start, facts=facts))
+            switched = SwitchedSubject(subject, workspace)
             for case in cases:
-                _answer(case, session, subject, pipe)
+                _answer(case, session, switched, pipe)
     except Exception as error:
         traceback.print_exc()
         pipe.append(SessionEnded(session=session.id, trouble=_trouble_of(error), reason=_one_line(error)))
@@ -105,7 +107,8 @@ def main() -> None:
     session = next(s for s in plan.sessions if s.id == arguments.session)
     scratch: Path = arguments.scratch / session.id
     scratch.mkdir(parents=True, exist_ok=True)
-    workspace = Workspace(arguments.assets, scratch, plan.faults, arguments.pinned)
+    changing = any(case.faults for case in plan.cases_of(session.id))
+    workspace = Workspace(arguments.assets, scratch, plan.faults, arguments.pinned, changing)
     run_session(plan, session, workspace, EventWriter(events))
 
 

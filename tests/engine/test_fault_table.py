@@ -26,6 +26,7 @@ from kit.batteries.sessions import sglang
 from kit.check_spec import PromptLogprobs
 from kit.checks import prompt_logprobs
 from kit.checks.logprobs import Compared, accuracy, compare, effect
+from kit.faults.adapter_catalogue import adapter_must_see
 from kit.faults.apply import served_adapters, served_logprobs
 from kit.faults.catalogue import FAULTS, parse_fault
 from kit.measurement import Measurement
@@ -55,6 +56,14 @@ TABLE = (
     "position-shifted",
     "positions-shifted",
 )
+FURTHER = tuple(
+    kind.as_reported
+    for name, kind in FAULTS.items()
+    if kind.acts_on in ("adapters", "answers")
+    and name not in ("adapter-missing", *(text.partition("=")[0] for text in TABLE))
+    and (kind.acts_on == "answers" or adapter_must_see(name, "tiny-qwen3", ADAPTERS[0]))
+)
+"""Those of the catalogue that are proved on one model."""
 SEEDS = range(4000, 4020)
 
 
@@ -132,9 +141,10 @@ def served_base(engine: Merged, asked: Sequence[Sequence[int]]) -> Compared:
     return compare(engine, asked, None, engine.alone(asked, None))
 
 
-def test_the_table_is_of_the_catalogue() -> None:
+def test_what_is_left_out_is_about_modules_that_these_adapters_lack() -> None:
     known = {name for name, kind in FAULTS.items() if kind.acts_on in ("adapters", "answers")}
-    assert {parse_fault(text).name for text in TABLE} == known - {"adapter-missing"}
+    proved = {parse_fault(text).name for text in (*TABLE, *FURTHER, "adapter-missing")}
+    assert known - proved == {"adapter-head-dropped", "adapter-embedding-dropped", "adapter-expert-dropped"}
 
 
 @engines(0.1, 0.01)
@@ -151,6 +161,20 @@ def test_a_fault_is_red(engine: Merged, text: str) -> None:
             print(f"\n{text} {identity}: mean ½Δ² {value.value:.1e}, {value.value / value.limit:.0e} × the limit")
     finally:
         engine.faults = ()
+
+
+@pytest.mark.parametrize("engine", [pytest.param(("tiny-qwen3", 0.1), id="tiny-qwen3")], indirect=True, scope="module")
+@pytest.mark.parametrize("text", FURTHER)
+def test_a_further_fault_is_red(engine: Merged, text: str) -> None:
+    asked = prompts([33, 64], engine.vocabulary, seed=40)
+    engine.faults = (parse_fault(text),)
+    try:
+        base = served_base(engine, asked)
+        red = [[m for m in judged(engine, asked, identity, base) if not m.within] for identity in ADAPTERS]
+    finally:
+        engine.faults = ()
+    whose = [bool({m.name for m in outside} & {"max_abs_error", "mean_half_square"}) for outside in red]
+    assert whose == [text != "adapters-one-for-all", True]
 
 
 @engines(0.1)

@@ -1,15 +1,19 @@
 import json
+import re
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
 from kit.batteries import BATTERIES, lora_models
-from kit.check_spec import AdapterFile, TrainerLogprobs
+from kit.check_spec import AdapterFile, BatchText, TrainerLogprobs
 from kit.errors import UsageFault
+from kit.faults.adapter_catalogue import adapter_must_see
 from kit.faults.apply import served_adapters, served_logprobs
 from kit.faults.catalogue import FAULTS, expected_red, parse_fault
+from kit.faults.kind import Where
 from kit.oracles.reference import read_adapter
 from kit.plan import InjectedFault
 from kit.profile import find_profile
@@ -74,6 +78,47 @@ def test_every_fault_of_the_catalogue_can_be_injected(originals: dict[str, Path]
         logprobs = np.arange(5.0)
         same = np.array_equal(served_logprobs((fault,), logprobs), logprobs)
         assert same == (kind.acts_on != "answers"), name
+
+
+def test_every_fault_of_adapters_alters_an_adapter_that_must_be_red(assets: Path, tmp_path: Path) -> None:
+    for name, kind in FAULTS.items():
+        if kind.acts_on != "adapters" or name.startswith("adapters-"):
+            continue
+        model = "tiny-gpt-oss" if name == "adapter-expert-dropped" else "tiny-qwen3"
+        whole = "experts" if model == "tiny-gpt-oss" else "everything"
+        assert adapter_must_see(name, model, whole), name
+        original = assets / model / "adapters" / whole
+        served = served_adapters((parse_fault(kind.as_reported),), {whole: original}, tmp_path / name)[whole]
+        (config, tensors), (honest_config, honest) = contents(served), contents(original)
+        assert tensors.keys() == honest.keys(), name
+        assert {key: tensors[key].shape for key in tensors} == {key: honest[key].shape for key in honest}, name
+        same = all(np.array_equal(tensors[key], honest[key]) for key in honest)
+        assert (config != honest_config) != (not same), name
+
+
+@pytest.mark.parametrize(
+    ("fault", "subject", "adapter", "must"),
+    [
+        ("adapter-scaling", "tiny-qwen3", "embedding", True),
+        ("adapter-head-dropped", "tiny-qwen3", "lm-head", True),
+        ("adapter-head-dropped", "tiny-qwen3", "mlp", False),
+        ("adapter-value-dropped", "tiny-qwen3", "mlp", False),
+        ("adapter-gate-up-swapped", "tiny-gpt-oss", "adapter-0", False),
+        ("adapter-rounded", "tiny-qwen3", "adapter-0", True),
+        ("adapter-rounded", "tiny-qwen3+bfloat16", "adapter-0", False),
+        ("adapter-layer-dropped", "some-real-model", "its-adapter", True),
+    ],
+)
+def test_only_who_has_what_a_fault_alters_must_be_red(fault: str, subject: str, adapter: str, must: bool) -> None:
+    assert adapter_must_see(fault, subject, adapter) is must
+
+
+def test_the_catalogue_covers_every_part_of_a_serving_stack_that_it_can_reach() -> None:
+    assert len(FAULTS) >= 60
+    assert {kind.where for kind in FAULTS.values()} == set(get_args(Where)) - {"container"}
+    for kind in FAULTS.values():
+        assert (kind.strength_means is None) == (kind.reported is None) == (kind.neutral is None), kind.name
+        assert kind.report is None or re.fullmatch(r"[\w.-]+/[\w.-]+#\d+", kind.report), kind.name
 
 
 def altered(originals: dict[str, Path], folder: Path, text: str) -> dict[str, np.ndarray]:
@@ -180,8 +225,9 @@ def test_exactly_the_cases_with_an_adapter_are_expected_to_be_red() -> None:
     planned = [p.case for cases in BATTERIES.values() for p in cases(find_profile("cpu"))]
     fault = (parse_fault("adapter-scaling=1.1"),)
     red = {case.id for case in planned if expected_red(fault, case)}
-    # Files of adapters are made from the originals, which faults leave alone.
-    of_engines = {case.id for case in planned if case.battery != "kernels" and not isinstance(case.spec, AdapterFile)}
+    # Files of adapters are made from the originals, which faults leave alone; a text may be the same under a small fault.
+    unforced = AdapterFile | BatchText
+    of_engines = {case.id for case in planned if case.battery != "kernels" and not isinstance(case.spec, unforced)}
     without = {case.id for case in planned if case.id.rsplit("/")[-1] in BASE_ASPECTS}
     assert without and red == of_engines - without
     everywhere = {case.id for case in planned if expected_red((parse_fault("positions-shifted"),), case)}

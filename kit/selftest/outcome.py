@@ -1,0 +1,153 @@
+"""What a self-test found, from the result of its run: per fault whether it was caught, by which case, when, and how clearly."""
+
+from collections.abc import Iterator
+from typing import Literal
+
+from pydantic import Field
+
+from kit.faults.catalogue import FAULTS, parse_fault
+from kit.faults.process_catalogue import ACTS
+from kit.measurement import Measurement, Record
+from kit.results.model import CaseResult, RunResult, Status
+from kit.selftest.choice import MARK
+
+UPSTREAM_HALF_SQUARE = 5e-3
+"""nat²: the limit of mean ½Δ² in SGLang's test_lora_*_logprob_diff.py."""
+
+_CAUGHT = (Status.FAILED, Status.CRASHED, Status.TIMEOUT)
+_GREEN = (Status.PASSED, Status.UNEXPECTED_PASS)
+
+
+class Caught(Record):
+    """A case that saw a fault.
+
+    Attributes:
+        case: its id, without the mark. status: of the case.
+        seconds: from the start of the case to its verdict; None where the process died.
+        measurement: that is furthest outside its limit; margin: its distance from the limit as a factor; None where it has none.
+    """
+
+    case: str
+    status: str
+    seconds: float | None
+    measurement: str = ""
+    margin: float | None = None
+
+
+class FaultOutcome(Record):
+    """One fault.
+
+    Attributes:
+        fault: as typed. name, effect, where, acts_on, report: of its kind.
+        asked: cases that gave a verdict. missing: cases that gave none.
+        caught: those that were red, the clearest first.
+        batteries: of the cases asked, and whether one of them saw it.
+        upstream: whether upstream's limit of mean ½Δ² would have been passed in some case asked; None where none measures it.
+    """
+
+    fault: str
+    name: str
+    effect: str
+    where: str
+    acts_on: str
+    report: str | None
+    asked: tuple[str, ...]
+    missing: tuple[str, ...]
+    caught: tuple[Caught, ...]
+    batteries: dict[str, bool]
+    upstream: bool | None
+
+    @property
+    def verdict(self) -> Literal["caught", "not caught", "not asked"]:
+        """What is said of it in a word."""
+        if self.caught:
+            return "caught"
+        return "not caught" if self.asked else "not asked"
+
+
+class SelftestResult(Record):
+    """What ``selftest.json`` holds.
+
+    Attributes:
+        run_id, profile: of the run. seconds: how long it took.
+        faults: in the order of the catalogue.
+        quiet: fault-free cases that were green. alarms: those that were not, each with status and reason.
+    """
+
+    schema_version: Literal[1] = 1
+    run_id: str
+    profile: str
+    seconds: float
+    faults: tuple[FaultOutcome, ...]
+    quiet: int = Field(ge=0)
+    alarms: tuple[str, ...]
+
+    @property
+    def good(self) -> bool:
+        """Every fault that was to be asked about was caught, and nothing was red without one."""
+        return not self.alarms and all(outcome.caught for outcome in self.faults)
+
+
+def outcome_of(result: RunResult, of_records: tuple[FaultOutcome, ...] = ()) -> SelftestResult:
+    """The self-test's result from that of its run, and from what was made of the record of that run."""
+    by_fault: dict[str, list[CaseResult]] = {}
+    without: list[CaseResult] = []
+    for case in result.cases:
+        mark = case.id.partition(MARK)[2]
+        if mark.isdecimal():
+            without.append(case)
+        else:
+            by_fault.setdefault(mark, []).append(case)
+    order = list(FAULTS)
+    faults = sorted(by_fault, key=lambda text: (order.index(parse_fault(text).name), text))
+    return SelftestResult(
+        run_id=result.run_id,
+        profile=result.profile.name,
+        seconds=result.finished - result.started,
+        faults=(*(_fault_outcome(text, by_fault[text]) for text in faults), *of_records),
+        quiet=sum(case.status in _GREEN for case in without),
+        alarms=tuple(f"{c.id}: {c.status.value}: {c.reason}" for c in without if c.status not in _GREEN),
+    )
+
+
+def _fault_outcome(text: str, cases: list[CaseResult]) -> FaultOutcome:
+    kind = FAULTS[parse_fault(text).name]
+    telling = (Status(ACTS[kind.name].status),) if kind.name in ACTS else _CAUGHT
+    asked = [case for case in cases if case.status in (*_CAUGHT, *_GREEN)]
+    seen = [case for case in asked if case.status in telling]
+    caught = sorted((_caught(case) for case in seen), key=lambda c: c.margin or 0.0)
+    red = {case.battery for case in seen}
+    squares = [m.value for case in asked for m in case.measurements if m.name == "mean_half_square"]
+    return FaultOutcome(
+        fault=text,
+        name=kind.name,
+        effect=kind.effect,
+        where=kind.where,
+        acts_on=kind.acts_on,
+        report=kind.report,
+        asked=tuple(_plain(case) for case in asked),
+        missing=tuple(f"{_plain(case)}: {case.status.value}" for case in cases if case not in asked),
+        caught=tuple(caught),
+        batteries={case.battery: case.battery in red for case in asked},
+        upstream=any(not value <= UPSTREAM_HALF_SQUARE for value in squares) if squares else None,
+    )
+
+
+def _caught(case: CaseResult) -> Caught:
+    worst = next(_outside(case.measurements), None)
+    return Caught(
+        case=_plain(case),
+        status=case.status.value,
+        seconds=case.seconds,
+        measurement=worst.name if worst else "",
+        margin=worst.margin if worst else None,
+    )
+
+
+def _outside(measurements: tuple[Measurement, ...]) -> Iterator[Measurement]:
+    red = [measurement for measurement in measurements if not measurement.within]
+    yield from sorted(red, key=lambda m: 1.0 if m.margin is None else m.margin)
+
+
+def _plain(case: CaseResult) -> str:
+    return case.id.partition(MARK)[0]

@@ -1,0 +1,97 @@
+from collections import Counter
+
+import pytest
+
+from kit.check_spec import DecodeLogprobs, PromptLogprobs
+from kit.errors import UsageFault
+from kit.faults.catalogue import FAULTS, expected_red, parse_injected
+from kit.faults.process_catalogue import ACTS
+from kit.plan import NullSession, Plan
+from kit.profile import find_profile
+from kit.selftest.choice import MARK, Choice, selftest_plan
+from kit.waiver import load_waivers
+
+CPU = find_profile("cpu")
+NOT_ASKED = {
+    "adapter-expert-dropped",  # the CPU profile runs no adapters of experts
+    "kernel-cap-dropped",  # its case is waived there
+}
+
+
+def planned(*faults: str, rounds: int = 0, cases: tuple[str, ...] = ()) -> Plan:
+    return selftest_plan(CPU, load_waivers(), Choice(faults, rounds, cases), "run")
+
+
+@pytest.fixture(scope="module")
+def whole() -> Plan:
+    return planned(rounds=1)
+
+
+def test_every_fault_is_asked_about_where_it_must_be_seen(whole: Plan) -> None:
+    for case in whole.cases:
+        for fault in case.faults:
+            if any(expected_red((fault,), other) for other in whole.cases if other.faults == (fault,)):
+                assert expected_red((fault,), case), case.id
+
+
+def test_what_no_case_of_the_profile_is_about_is_known(whole: Plan) -> None:
+    asked = {fault.name for fault in whole.injected}
+    left = {name for name, kind in FAULTS.items() if kind.acts_on not in ("reports", "ranks")} - asked
+    assert left == NOT_ASKED
+
+
+def test_case_ids_tell_the_fault_and_are_unique(whole: Plan) -> None:
+    ids = [case.id for case in whole.cases]
+    assert max(Counter(ids).values()) == 1
+    assert all(case.id.partition(MARK)[2].isdecimal() != bool(case.faults) for case in whole.cases)
+    sessions = {session.id for session in whole.sessions}
+    assert {case.session for case in whole.cases} == sessions
+
+
+def test_a_case_that_is_known_to_be_red_proves_nothing_and_is_not_asked(whole: Plan) -> None:
+    assert not [case.id for case in whole.cases if "rslora" in case.id or "vocabulary-edges" in case.id]
+
+
+def test_at_most_two_cases_of_each_battery_where_one_must_see_it(whole: Plan) -> None:
+    seen = Counter(
+        (case.battery, fault) for case in whole.cases for fault in case.faults if expected_red((fault,), case)
+    )
+    assert max(seen.values()) == 2
+
+
+def test_fault_free_rounds_are_of_the_same_cases_over_other_seeds() -> None:
+    plan = planned("adapter-missing", rounds=3)
+    asked = {case.id.partition(MARK)[0] for case in plan.cases if case.faults}
+    free = [case for case in plan.cases if not case.faults]
+    assert {case.id.partition(MARK)[0] for case in free} == asked
+    for name in asked:
+        seeds = [getattr(case.spec, "seed", None) for case in free if case.id.startswith(f"{name}{MARK}")]
+        assert len(set(seeds)) == len(seeds) == 3
+    of_the_profile = {
+        case.spec.seed for case in plan.cases if isinstance(case.spec, PromptLogprobs | DecodeLogprobs) and case.faults
+    }
+    assert of_the_profile <= {case.spec.seed for case in free if isinstance(case.spec, PromptLogprobs | DecodeLogprobs)}
+
+
+def test_a_fault_of_processes_has_a_session_of_its_own() -> None:
+    plan = planned(*ACTS)
+    assert len(plan.sessions) == len(plan.cases) == len(ACTS)
+    assert all(isinstance(session.spec, NullSession) for session in plan.sessions)
+
+
+def test_cases_can_be_chosen() -> None:
+    plan = planned("adapter-missing", cases=("multi-lora/*",))
+    assert {case.battery for case in plan.cases} == {"multi-lora"}
+
+
+def test_a_wrong_choice_is_told() -> None:
+    with pytest.raises(UsageFault, match="no case of profile cpu is about the fault 'kernel-one-head-scaled'"):
+        planned("kernel-one-head-scaled=1.1", cases=("multi-lora/*",))
+    with pytest.raises(UsageFault, match="nothing is left to ask"):
+        planned("report-event-lost")
+
+
+@pytest.mark.parametrize("fault", ["process-killed", "report-event-lost"])
+def test_what_no_battery_sees_is_refused_by_a_run(fault: str) -> None:
+    with pytest.raises(UsageFault, match="acts on no battery; run 'kit selftest'"):
+        parse_injected(fault)

@@ -1,0 +1,91 @@
+import json
+
+import pytest
+
+from kit.measurement import Comparison, LimitSource, Measurement
+from kit.results.model import CaseResult, Status
+from kit.selftest.outcome import SelftestResult, outcome_of
+from kit.selftest.report import selftest_html, sentence
+from tests.unit.results.test_junit import a_result
+
+
+def measured(value: float, name: str = "mean_half_square", limit: float = 1e-6) -> Measurement:
+    return Measurement(
+        name=name, value=value, unit="nat²", comparison=Comparison.AT_MOST, limit=limit, source=LimitSource.PEER
+    )
+
+
+def a_case(case_id: str, status: Status, *measurements: Measurement) -> CaseResult:
+    battery = case_id.split("/")[0]
+    return CaseResult(
+        id=case_id, battery=battery, session="s", status=status, seconds=2.0, measurements=measurements, reason="why"
+    )
+
+
+def outcome(*cases: CaseResult) -> SelftestResult:
+    return outcome_of(a_result(*cases))
+
+
+@pytest.fixture
+def found() -> SelftestResult:
+    return outcome(
+        a_case("lora-logprob/m/a@adapter-missing", Status.FAILED, measured(1e-3), measured(1e-5, "other")),
+        a_case("lora-logprob/m/b@adapter-missing", Status.PASSED, measured(1e-7)),
+        a_case("multi-lora/m/c@adapter-missing", Status.FAILED, measured(2e-2)),
+        a_case("multi-lora/m/c@batch-rows-permuted", Status.PASSED, measured(1e-7)),
+        a_case("lora-logprob/m/a@batch-slot-zero", Status.MISSING),
+        a_case("process/null/k@process-killed", Status.TIMEOUT),
+        a_case("process/null/h@process-hangs", Status.TIMEOUT),
+        a_case("lora-logprob/m/a@0", Status.PASSED, measured(1e-7)),
+        a_case("lora-logprob/m/a@1", Status.FAILED, measured(1e-5)),
+    )
+
+
+def test_a_fault_is_caught_by_the_cases_that_are_red_the_clearest_first(found: SelftestResult) -> None:
+    first = found.faults[0]
+    assert (first.fault, first.verdict) == ("adapter-missing", "caught")
+    assert [seen.case for seen in first.caught] == ["multi-lora/m/c", "lora-logprob/m/a"]
+    assert first.caught[0].margin == pytest.approx(1e-6 / 2e-2)
+    assert first.batteries == {"lora-logprob": True, "multi-lora": True}
+    assert first.asked == ("lora-logprob/m/a", "lora-logprob/m/b", "multi-lora/m/c")
+
+
+def test_upstreams_limit_judges_the_same_answers(found: SelftestResult) -> None:
+    by_name = {fault.name: fault for fault in found.faults}
+    assert by_name["adapter-missing"].upstream is True
+    assert by_name["batch-rows-permuted"].upstream is False
+    assert by_name["process-killed"].upstream is None
+
+
+def test_what_was_green_is_not_caught_and_what_gave_no_verdict_was_not_asked(found: SelftestResult) -> None:
+    verdicts = {fault.name: fault.verdict for fault in found.faults}
+    assert verdicts["batch-rows-permuted"] == "not caught"
+    assert verdicts["batch-slot-zero"] == "not asked"
+
+
+def test_a_death_that_is_taken_for_something_else_is_not_caught(found: SelftestResult) -> None:
+    verdicts = {fault.name: fault.verdict for fault in found.faults}
+    assert (verdicts["process-killed"], verdicts["process-hangs"]) == ("not caught", "caught")
+
+
+def test_a_red_case_without_a_fault_is_a_false_alarm(found: SelftestResult) -> None:
+    assert found.quiet == 1
+    assert found.alarms == ("lora-logprob/m/a@1: failed: why",)
+    assert not found.good
+
+
+def test_all_caught_and_no_alarm_is_good() -> None:
+    found = outcome(
+        a_case("lora-logprob/m/a@adapter-missing", Status.FAILED, measured(1e-3)),
+        a_case("lora-logprob/m/a@0", Status.PASSED, measured(1e-7)),
+    )
+    assert found.good
+    assert sentence(found).startswith("caught 1 of 1 faults; 0 false alarms in 1 fault-free cases; upstream's limit")
+
+
+def test_json_and_html_tell_it_all(found: SelftestResult) -> None:
+    assert SelftestResult.model_validate(json.loads(found.model_dump_json())) == found
+    page = selftest_html(found).decode()
+    assert page.count("<tr>") == 1 + len(found.faults)
+    for text in ("adapter-missing", "not caught", "multi-lora/m/c", "lora-logprob/m/a@1: failed: why", "default-src"):
+        assert text in page
