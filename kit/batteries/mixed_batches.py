@@ -148,9 +148,15 @@ def splitting(model: ModelShape) -> Aspects:
         yield f"class-{name}", mixed([batch, batch.model_copy(update={"new_tokens": (3,) * ROWS})])
     yield "shrinking", shrinking(adapters)
     yield "decode-rows", mixed([generating(model, rows, adapters) for rows in (17, 3, 16)])
-    filled = ("lm-head", "head", "everything"), ("embedding", "head", "everything")
-    after = ("embedding", None, "adapter-0"), ("lm-head", None, "adapter-0")
-    yield "half-a-head", mixed([prefill(batch) for pair in zip(filled, after, strict=True) for batch in pair])
+    yield "half-a-head", mixed([prefill(composition) for composition in half_a_head()])
+
+
+def half_a_head() -> Iterator[Composition]:
+    """Every slot is cleared, then has an embedding or an output head, then one gets an adapter that has the other alone."""
+    for half, other in (HALF_A_HEAD, HALF_A_HEAD[::-1]):
+        yield "adapter-0", "adapter-1", "rank-4"
+        yield other, "head", "everything"
+        yield half, None, "adapter-0"
 
 
 def invariance(profile: Profile, model: ModelShape) -> BatchInvariance:
