@@ -34,6 +34,9 @@ FAULTS: dict[str, FaultKind] = {
     )
 }
 
+MARK = "@"
+"""In a self-test, between the id of a case and the fault, or the number of the fault-free round, under which it is asked."""
+
 _ONLY_STRENGTH = 1.0
 
 
@@ -74,6 +77,12 @@ def parse_injected(text: str) -> InjectedFault:
     if FAULTS[fault.name].acts_on in ("processes", "reports"):
         raise UsageFault(f"the fault '{fault.name}' acts on no battery", "run 'kit selftest'")
     return fault
+
+
+def fault_text(fault: InjectedFault) -> str:
+    """The text that injects it, as `parse_fault` reads it."""
+    kind = FAULTS.get(fault.name)
+    return fault.name if kind and kind.strength_means is None else f"{fault.name}={fault.strength:g}"
 
 
 def expected_red(faults: tuple[InjectedFault, ...], case: Case) -> bool:

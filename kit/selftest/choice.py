@@ -17,15 +17,13 @@ from kit.check_spec import (
     PromptLogprobs,
 )
 from kit.errors import UsageFault
-from kit.faults.catalogue import FAULTS, expected_red, parse_fault
+from kit.faults.catalogue import FAULTS, MARK, expected_red, fault_text, parse_fault
 from kit.faults.process_catalogue import ACTS
 from kit.host.planner import devices_of
 from kit.plan import Case, InjectedFault, NullSession, Plan, Session
 from kit.profile import Profile
 from kit.waiver import Waivers
 
-MARK = "@"
-"""Between the id of a case and the fault, or the seed, under which it is asked."""
 SEED_STEP = 1009
 """From one fault-free round to the next; far from what any battery takes."""
 
@@ -97,13 +95,8 @@ def under(fault: InjectedFault, known: Sequence[Planned]) -> Iterator[Planned]:
         engine = FAULTS[fault.name].acts_on == "engine"
         chosen = _spread([p for p in known if engine and _might_see(fault.name, p)], _ASKED_WHERE_NONE_MUST)
     for session, case in chosen:
-        other = case.model_copy(update={"id": f"{case.id}{MARK}{text_of(fault)}", "faults": (fault,)})
+        other = case.model_copy(update={"id": f"{case.id}{MARK}{fault_text(fault)}", "faults": (fault,)})
         yield Planned(session, other)
-
-
-def text_of(fault: InjectedFault) -> str:
-    """The text that injects it."""
-    return fault.name if FAULTS[fault.name].strength_means is None else f"{fault.name}={fault.strength:g}"
 
 
 def _cases(profile: Profile, waivers: Waivers) -> Iterator[Planned]:

@@ -5,11 +5,10 @@ from typing import Literal
 
 from pydantic import Field
 
-from kit.faults.catalogue import FAULTS, parse_fault
+from kit.faults.catalogue import FAULTS, MARK, parse_fault
 from kit.faults.process_catalogue import ACTS
 from kit.measurement import Measurement, Record
 from kit.results.model import CaseResult, RunResult, Status
-from kit.selftest.choice import MARK
 
 UPSTREAM_HALF_SQUARE = 5e-3
 """nat²: the limit of mean ½Δ² in SGLang's test_lora_*_logprob_diff.py."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from shlex import quote
 
+from kit.faults.catalogue import MARK, fault_text
 from kit.measurement import Measurement
 from kit.results.model import CaseResult, RunResult, Status
 from kit.results.text import number, printable
@@ -91,7 +92,13 @@ class Hints:
     def command(self, case: CaseResult) -> str:
         """The command that runs this case alone."""
         runtime = f" --runtime {self.result.runtime}" if self.result.runtime else ""
-        injected = "".join(f" --inject {fault.name}={fault.strength:g}" for fault in self.result.faults)
+        plain, selftest, under = case.id.partition(MARK)
+        if selftest:
+            asked = f"--rounds {int(under) + 1}" if under.isdecimal() else f"--fault {quote(under)} --rounds 0"
+            return printable(
+                f"kit selftest --profile {self.result.profile.name}{runtime} --case {quote(plain)} {asked}"
+            )
+        injected = "".join(f" --inject {fault_text(fault)}" for fault in self.result.faults)
         return printable(f"kit run --profile {self.result.profile.name}{runtime} --case {quote(case.id)}{injected}")
 
     def _own(self, case: CaseResult) -> Iterator[str]:
@@ -133,8 +140,9 @@ class Hints:
                 return
 
     def _failed(self, case: CaseResult) -> Iterator[str]:
-        if self.result.faults:
-            names = ", ".join(fault.name for fault in self.result.faults)
+        under = case.id.partition(MARK)[2]
+        if self.result.faults and not under.isdecimal():
+            names = under or ", ".join(fault.name for fault in self.result.faults)
             yield (
                 f"{names} was injected on purpose; if it acts on this case, red is what must be seen. Run "
                 "again without --inject."

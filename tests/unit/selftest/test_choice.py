@@ -4,11 +4,11 @@ import pytest
 
 from kit.check_spec import DecodeLogprobs, PromptLogprobs
 from kit.errors import UsageFault
-from kit.faults.catalogue import FAULTS, expected_red, parse_injected
+from kit.faults.catalogue import FAULTS, MARK, expected_red, fault_text, parse_fault, parse_injected
 from kit.faults.process_catalogue import ACTS
 from kit.plan import NullSession, Plan
 from kit.profile import find_profile
-from kit.selftest.choice import MARK, Choice, selftest_plan
+from kit.selftest.choice import Choice, selftest_plan
 from kit.waiver import load_waivers
 
 CPU = find_profile("cpu")
@@ -95,3 +95,9 @@ def test_a_wrong_choice_is_told() -> None:
 def test_what_no_battery_sees_is_refused_by_a_run(fault: str) -> None:
     with pytest.raises(UsageFault, match="acts on no battery; run 'kit selftest'"):
         parse_injected(fault)
+
+
+def test_the_text_of_a_fault_is_read_as_that_fault() -> None:
+    for kind in FAULTS.values():
+        fault = parse_fault(kind.as_reported)
+        assert parse_fault(fault_text(fault)) == fault

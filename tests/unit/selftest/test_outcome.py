@@ -3,7 +3,9 @@ import json
 import pytest
 
 from kit.measurement import Comparison, LimitSource, Measurement
+from kit.plan import InjectedFault
 from kit.results.model import CaseResult, Status
+from kit.results.report.hints import Hints
 from kit.selftest.outcome import SelftestResult, outcome_of
 from kit.selftest.report import selftest_html, sentence
 from tests.unit.results.test_junit import a_result
@@ -89,3 +91,12 @@ def test_json_and_html_tell_it_all(found: SelftestResult) -> None:
     assert page.count("<tr>") == 1 + len(found.faults)
     for text in ("adapter-missing", "not caught", "multi-lora/m/c", "lora-logprob/m/a@1: failed: why", "default-src"):
         assert text in page
+
+
+@pytest.mark.parametrize(
+    ("mark", "asked"), [("adapter-scaling=1.1", "--fault adapter-scaling=1.1 --rounds 0"), ("2", "--rounds 3")]
+)
+def test_a_red_case_of_a_self_test_tells_how_to_ask_it_alone(mark: str, asked: str) -> None:
+    case = a_case(f"lora-logprob/m/a@{mark}", Status.FAILED, measured(1e-3))
+    hints = Hints(a_result(case, faults=(InjectedFault(name="adapter-scaling", strength=1.1),)))
+    assert hints.command(case) == f"kit selftest --profile cpu --runtime docker --case lora-logprob/m/a {asked}"
