@@ -30,6 +30,7 @@ SEED_STEP = 1009
 _FEW = 2
 _ASKED_WHERE_NONE_MUST = 6
 _NULL_SECONDS = 5.0
+_INTERPRETED = 20.0
 
 
 @dataclass(frozen=True)
@@ -118,7 +119,7 @@ def _is_chosen(case: Case, globs: Sequence[str]) -> bool:
 
 def _spread(planned: Iterable[Planned], most: int) -> list[Planned]:
     """The cheapest, one session after another."""
-    ordered = sorted(planned, key=lambda p: (_cost(p.case.spec), p.case.id))
+    ordered = sorted(planned, key=lambda p: (_cost(p.case.spec) * _slowness(p.session), p.case.id))
     first = {p.session.id: p for p in reversed(ordered)}
     ranked = [p for p in ordered if first[p.session.id] is p]
     return (ranked + [p for p in ordered if first[p.session.id] is not p])[:most]
@@ -127,12 +128,17 @@ def _spread(planned: Iterable[Planned], most: int) -> list[Planned]:
 def _might_see(fault: str, planned: Planned) -> bool:
     spec = planned.case.spec
     if fault.startswith(("load-", "evict-")):
-        return spec.check.startswith("adapter-life") or "few-slots" in planned.session.id
+        return spec.check in ("adapter-life", "first-requests") or "few-slots" in planned.session.id
     if fault.startswith("cache-"):
         return "cache" in spec.check or "radix-cache" in planned.session.id
     if fault.startswith("chunk-"):
         return "chunked-prefill" in planned.session.id or "radix-cache" in planned.session.id
     return planned.case.battery == "multi-lora" or isinstance(spec, DecodeLogprobs)
+
+
+def _slowness(session: Session) -> float:
+    """Engines whose Triton kernels are interpreted take many times as long; kernel sessions are compared among themselves."""
+    return _INTERPRETED if session.spec.environment.get("TRITON_INTERPRET") == "1" else 1.0
 
 
 def _cost(spec: CheckSpec) -> float:

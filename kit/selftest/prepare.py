@@ -20,10 +20,12 @@ def selftest_of(prepared: Prepared, choice: Choice) -> Prepared:
 
 
 def told(plan: Plan) -> Iterator[str]:
-    """What is asked, a case a line, and the faults that no case of the profile is about."""
+    """What is asked, a case a line; what is done to the record after the run; and the faults that no case of the profile is about."""
     for case in plan.cases:
         yield f"{case.session}  {case.id}"
     asked = {fault.name for fault in plan.injected}
     for name, kind in FAULTS.items():
-        if name not in asked:
+        if kind.acts_on == "reports":
+            yield f"kit verify  {name}"
+        elif name not in asked:
             yield f"not asked: {name} ({kind.where})"
