@@ -1,6 +1,6 @@
 """What a case asks: one spec per check, as data. The specs of kernels stand in modules of their own."""
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Final, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -161,6 +161,47 @@ class BatchText(Record):
     seed: int
 
 
+class TextBatch(Record):
+    """Rows of one request: the identity of each (None is the base model), and which of upstream's prompts it has, from 0."""
+
+    identities: tuple[str | None, ...]
+    prompts: tuple[int, ...]
+
+
+class UpstreamTexts(Record):
+    """As `BatchText`, on a real model with upstream's prompts and limits; and the logprobs of those prompts.
+
+    Attributes:
+        identity: whose rows are judged. batches: all that are sent.
+        new_tokens: how many are generated; a text ends where the model ends it.
+        rouge_l: least ROUGE-L. prefill: largest |Δ| of the five largest logprobs of prompts up to 100 tokens, nat.
+        group: list of SGLang's lora_utils.py that these limits stand in.
+        differing: as in `TrainerLogprobs`.
+    """
+
+    check: Literal["upstream-texts"] = "upstream-texts"
+    identity: str | None
+    batches: tuple[TextBatch, ...] = Field(min_length=1)
+    new_tokens: int = Field(ge=1)
+    rouge_l: float
+    prefill: float
+    group: str
+    differing: tuple[str, ...] = ()
+
+
+class UpstreamSplitting(Record):
+    """Batches with more identities than the engine has slots: different identities give different texts, each its own.
+
+    Attributes:
+        batches, new_tokens, differing: as in `UpstreamTexts`.
+    """
+
+    check: Literal["upstream-splitting"] = "upstream-splitting"
+    batches: tuple[TextBatch, ...] = Field(min_length=1)
+    new_tokens: int = Field(ge=1)
+    differing: tuple[str, ...] = ()
+
+
 class Published(Record):
     """What others measured in the same test: value, on what, and where it is told."""
 
@@ -246,6 +287,8 @@ CheckSpec = Annotated[
     | Repeatability
     | CacheReuse
     | BatchText
+    | UpstreamTexts
+    | UpstreamSplitting
     | TrainerLogprobs
     | TargetModules
     | GroupedDecode
@@ -258,3 +301,6 @@ CheckSpec = Annotated[
     | NullCheck,
     Field(discriminator="check"),
 ]
+
+OF_ASSETS: Final = (TrainerLogprobs, UpstreamTexts, UpstreamSplitting)
+"""Checks that pinned assets are needed for."""

@@ -80,6 +80,27 @@ class PinnedModelSession(ProcessSpec):
         return (self.model, self.adapter)
 
 
+class PinnedTextsSession(ProcessSpec):
+    """One `sglang.Engine` on a real model with its tokenizer, and several adapters.
+
+    Attributes:
+        model: its asset. adapters: theirs, by the names under which they are served.
+        dtype: of weights and activations, of engine and peer.
+        engine: keyword arguments of `sglang.Engine`.
+    """
+
+    kind: Literal["sglang-pinned-texts"] = "sglang-pinned-texts"
+    model: PinnedFolder
+    adapters: dict[str, PinnedFolder]
+    dtype: Literal["float32", "bfloat16", "float16"]
+    engine: dict[str, JsonValue]
+
+    @property
+    def assets(self) -> tuple[PinnedFolder, ...]:
+        """All that must lie in the folder of the pinned assets."""
+        return (self.model, *self.adapters.values())
+
+
 class KernelSession(ProcessSpec):
     """One process with one attention-kernel library.
 
@@ -125,9 +146,19 @@ class NullSession(ProcessSpec):
 
 
 SessionSpec = Annotated[
-    SGLangSession | PinnedModelSession | KernelSession | CollectiveSession | OfflineSession | NullSession,
+    SGLangSession
+    | PinnedModelSession
+    | PinnedTextsSession
+    | KernelSession
+    | CollectiveSession
+    | OfflineSession
+    | NullSession,
     Field(discriminator="kind"),
 ]
+
+
+OF_PINNED: Final = (PinnedModelSession, PinnedTextsSession)
+"""Sessions that read pinned assets."""
 
 
 class OtherLimit(Record):
@@ -260,6 +291,6 @@ class Plan(Record):
     @property
     def pinned(self) -> tuple[PinnedFolder, ...]:
         """The pinned assets that cases of this plan need, without those of skipped cases; sorted by name."""
-        specs = [s.spec for s in self.sessions if isinstance(s.spec, PinnedModelSession) and self.cases_of(s.id)]
+        specs = [s.spec for s in self.sessions if isinstance(s.spec, OF_PINNED) and self.cases_of(s.id)]
         found = {asset.name: asset for spec in specs for asset in spec.assets}
         return tuple(found[name] for name in sorted(found))

@@ -26,6 +26,7 @@ from kit.names import case_glob, unknown
 from kit.paths import data_folder
 from kit.plan import KernelLibrary, OtherLimit, StandIn
 from kit.profile_layers import Layers, read_layers
+from kit.text_model import TEXT_MODELS_FILE
 from kit.toml import checked
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|min|h)")
@@ -207,6 +208,7 @@ class RealModelSettings(Record):
 
     Attributes:
         models: rows whose cases belong to this profile. Any other row's case runs where it is asked for by name.
+        texts: the same for ``text_models.toml``.
         attention: keyword arguments of `sglang.Engine` by the kind of attention; a model of another kind is skipped.
         arguments: further ones, for every model. They win over the row's, and every difference is told.
         environment: variables set before SGLang is imported.
@@ -214,6 +216,7 @@ class RealModelSettings(Record):
     """
 
     models: tuple[str, ...] = ()
+    texts: tuple[str, ...] = ()
     attention: dict[AttentionKind, dict[str, JsonValue]] = Field(default_factory=dict)
     arguments: dict[str, JsonValue] = Field(default_factory=dict)
     environment: dict[str, str] = Field(default_factory=dict)
@@ -326,7 +329,7 @@ def without_retired_keys(data: bytes) -> bytes:
     return json.dumps(profile).encode()
 
 
-NOT_PROFILES = {"waivers.toml", ASSETS_FILE, LORA_MODELS_FILE}
+NOT_PROFILES = {"waivers.toml", ASSETS_FILE, LORA_MODELS_FILE, TEXT_MODELS_FILE}
 
 
 def load_profiles(folder: Path | None = None) -> dict[str, Profile]:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from itertools import chain
 
-from kit.batteries import kernels, links, lora_logprob, lora_models, multi_lora, offline
+from kit.batteries import kernels, links, lora_logprob, lora_models, multi_lora, offline, text_models
 from kit.batteries.planned import Planned
 from kit.profile import BatteryName, Profile
 
@@ -11,9 +11,12 @@ __all__ = ["BATTERIES", "FURTHER", "Planned"]
 
 BATTERIES: dict[BatteryName, Callable[[Profile], Iterator[Planned]]] = {
     "lora-logprob": lambda profile: chain(lora_logprob.cases(profile), lora_models.cases(profile)),
-    "multi-lora": multi_lora.cases,
+    "multi-lora": lambda profile: chain(multi_lora.cases(profile), text_models.cases(profile)),
     "kernels": lambda profile: chain(links.cases(profile), kernels.cases(profile), offline.cases(profile)),
 }
 
-FURTHER: dict[BatteryName, Callable[[Profile], Iterator[Planned]]] = {"lora-logprob": lora_models.further_cases}
+FURTHER: dict[BatteryName, Callable[[Profile], Iterator[Planned]]] = {
+    "lora-logprob": lora_models.further_cases,
+    "multi-lora": text_models.further_cases,
+}
 """Cases that belong to no profile: planned only where a case is asked for by its battery and subject, without a star in them."""

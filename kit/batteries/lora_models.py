@@ -45,8 +45,8 @@ def _trainer_kl(profile: Profile, model: LoraModel, assets: dict[str, Asset]) ->
     session = Session(
         id=f"sglang-{model.name}",
         spec=PinnedModelSession(
-            model=_pinned(model.model, assets),
-            adapter=_pinned(model.adapter, assets),
+            model=pinned(model.model, assets),
+            adapter=pinned(model.adapter, assets),
             engine=arguments,
             environment=settings.environment if settings else {},
             stand_ins=profile.stand_ins,
@@ -78,7 +78,12 @@ def _differing(model: LoraModel, settings: RealModelSettings) -> Iterator[str]:
             yield f"{name} {value}" + ("" if upstream is None else f" instead of {upstream}")
 
 
-def _pinned(name: str, assets: dict[str, Asset]) -> PinnedFolder:
+def pinned(name: str, assets: dict[str, Asset]) -> PinnedFolder:
+    """A row of assets.toml, as a session reads it.
+
+    Raises:
+        UsageFault: no such row.
+    """
     if name not in assets:
         raise unknown("asset", name, assets)
     asset = assets[name]

@@ -18,6 +18,8 @@ from kit.check_spec import (
     Repeatability,
     TargetModules,
     TrainerLogprobs,
+    UpstreamSplitting,
+    UpstreamTexts,
 )
 from kit.checks.outcome import CheckResult, NotApplicable
 from kit.lora_kernel_spec import LoraKernel
@@ -66,6 +68,11 @@ def run_check(spec: CheckSpec, subject: "Subject") -> CheckResult:
             from kit.subjects.sglang_engine import SGLangSubject
 
             return batch_text.check(spec, _as(SGLangSubject, subject, spec))
+        case UpstreamTexts() | UpstreamSplitting():
+            from kit.checks import upstream_texts
+            from kit.subjects.pinned_texts import PinnedTextsSubject
+
+            return upstream_texts.check(spec, _as(PinnedTextsSubject, subject, spec))
         case AdapterFile():
             from kit.checks import adapter_file
             from kit.subjects.sglang_engine import SGLangSubject

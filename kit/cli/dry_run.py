@@ -18,6 +18,7 @@ from kit.plan import (
     NullSession,
     OfflineSession,
     PinnedModelSession,
+    PinnedTextsSession,
     Plan,
     Session,
     SGLangSession,
@@ -96,7 +97,7 @@ def _print_session(session: Session, say: Say) -> None:
         case SGLangSession():
             what = f"SGLang, {spec.model}, {spec.dtype}, adapters {', '.join(spec.adapters) or 'none'}"
             settings = spec.engine
-        case PinnedModelSession():
+        case PinnedModelSession() | PinnedTextsSession():
             told = " and ".join(f"{asset.name} at {asset.revision or 'no revision'}" for asset in spec.assets)
             what, settings = f"SGLang, {told}", spec.engine
         case KernelSession():

@@ -4,14 +4,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 from kit.host.asset_cache import asset_folder, assets_home, require_assets
-from kit.plan import Case, PinnedModelSession, Plan
+from kit.plan import OF_PINNED, Case, Plan
 from kit.results.model import Mode
 
 
 def without_absent_assets(plan: Plan) -> Plan:
     """The plan as mode `ci` runs it: cases whose assets are not there are skipped, each with what to do. No file is read."""
     absent = require_assets((asset.name for asset in plan.pinned), Mode.CI).absent
-    needed = {s.id: [a.name for a in s.spec.assets] for s in plan.sessions if isinstance(s.spec, PinnedModelSession)}
+    needed = {s.id: [a.name for a in s.spec.assets] for s in plan.sessions if isinstance(s.spec, OF_PINNED)}
 
     def judged(case: Case) -> Case:
         why = [absent[name] for name in needed.get(case.session, ()) if name in absent]

@@ -12,12 +12,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from kit.check_spec import TrainerLogprobs
+from kit.check_spec import OF_ASSETS
 from kit.errors import EnvironmentFault, ExitCode, ReportFault, UsageFault
 from kit.host.planner import Selection, further_cases, make_plan
 from kit.image import source_digest
 from kit.measurement import LimitSource, Measurement
-from kit.plan import Case, PinnedModelSession, Plan, SGLangSession
+from kit.plan import OF_PINNED, Case, Plan, SGLangSession
 from kit.profile import Profile, find_profile
 from kit.results.bundle import read_run
 from kit.results.environment import environment_of
@@ -185,7 +185,7 @@ def _mode_rules(run: StoredRun) -> Iterator[str]:
     for session in run.plan.sessions:
         if isinstance(session.spec, SGLangSession) and session.spec.model not in pinned:
             yield f"qualify: the asset {session.spec.model} was not pinned by SHA-256"
-        if isinstance(session.spec, PinnedModelSession):
+        if isinstance(session.spec, OF_PINNED):
             unlocked = [asset.name for asset in session.spec.assets if not asset.files]
             yield from (f"qualify: the asset {name} was not pinned by SHA-256" for name in unlocked)
     if run.environment.kit.clean is False:
@@ -239,7 +239,7 @@ def _planned(told: Plan, profile: Profile, notes: list[str]) -> Iterator[str]:
 
 def _for_want_of_assets(told: Case, known: Case, plan: Plan) -> bool:
     """Whether a case differs from the profile's only in that mode `ci` skipped it, as it does where a pinned asset is not there."""
-    needs_assets = isinstance(known.spec, TrainerLogprobs) and plan.mode == "ci"
+    needs_assets = isinstance(known.spec, OF_ASSETS) and plan.mode == "ci"
     return needs_assets and told.model_copy(update={"skip": known.skip}) == known
 
 

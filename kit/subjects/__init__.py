@@ -12,6 +12,7 @@ from kit.plan import (
     NullSession,
     OfflineSession,
     PinnedModelSession,
+    PinnedTextsSession,
     SessionSpec,
     SGLangSession,
 )
@@ -23,11 +24,13 @@ if TYPE_CHECKING:
     from kit.subjects.null import NullSubject
     from kit.subjects.offline import OfflineSubject
     from kit.subjects.pinned_model import PinnedModelSubject
+    from kit.subjects.pinned_texts import PinnedTextsSubject
     from kit.subjects.sglang_engine import SGLangSubject
 
 Subject: TypeAlias = Union[
     "SGLangSubject",
     "PinnedModelSubject",
+    "PinnedTextsSubject",
     "KernelSubject",
     "LoraSubject",
     "Collectives",
@@ -62,6 +65,11 @@ def open_subject(spec: SessionSpec, workspace: Workspace) -> Iterator[Subject]:
 
             with open_pinned_model(spec, workspace, stand_ins) as pinned:
                 yield pinned
+        case PinnedTextsSession():
+            from kit.subjects.pinned_texts import open_pinned_texts
+
+            with open_pinned_texts(spec, workspace, stand_ins) as texts:
+                yield texts
         case KernelSession():
             from kit.subjects.kernels.subject import open_kernels
 

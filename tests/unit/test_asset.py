@@ -54,10 +54,10 @@ def test_kits_own_rows_name_what_upstreams_tests_name(name: str, repository: str
 
 def test_llama_2_is_gated_and_the_further_models_are_opt_in() -> None:
     assets = load_assets()
-    assert [name for name, asset in assets.items() if asset.gated] == ["llama-2-7b"]
+    assert [name for name, asset in assets.items() if asset.gated] == ["llama-2-7b", "llama-3.1-8b-instruct"]
     opt_in = {asset.repository for asset in assets.values() if asset.opt_in and asset.type == "model"}
     assert {"moonshotai/Kimi-K2.5", "Qwen/Qwen3.5-4B", "deepseek-ai/DeepSeek-V3.1-Base"} <= opt_in
-    assert len(opt_in) == 7
+    assert len(opt_in) == 13
 
 
 def test_every_reference_of_kits_own_rows_takes_the_recorded_sample() -> None:

@@ -5,9 +5,10 @@ import pytest
 from kit.attention_spec import Attention, Extend, GroupedDecode, Prefill
 from kit.batteries import BATTERIES, multi_lora
 from kit.batteries.libraries import LIBRARIES
-from kit.check_spec import AllReduce, TrainerLogprobs
+from kit.check_spec import AllReduce, TrainerLogprobs, UpstreamSplitting, UpstreamTexts
 from kit.lora_kernel_spec import LoraKernel
 from kit.offline_spec import CompileKernel, ExecuteMlir
+from kit.plan import PinnedTextsSession
 from kit.profile import load_profiles
 
 PROFILES = load_profiles()
@@ -48,6 +49,8 @@ def test_cases_name_the_session_that_answers_them(profile: str) -> None:
                 kind = "collectives"
             case TrainerLogprobs():
                 kind = "sglang-pinned"
+            case UpstreamTexts() | UpstreamSplitting():
+                kind = "sglang-pinned-texts"
             case CompileKernel() | ExecuteMlir():
                 kind = "offline"
             case _:
@@ -60,7 +63,8 @@ def test_both_lora_batteries_share_one_engine(profile: str) -> None:
     sessions = {session.id: session for session, _ in planned(profile)}
     assert all(session == sessions[session.id] for session, _ in planned(profile))
     engines = [{s.id for s, _ in BATTERIES[name](PROFILES[profile])} for name in ("lora-logprob", "multi-lora")]
-    assert {name for name in engines[1] if not name.endswith(multi_lora.FEW_SLOTS)} <= engines[0]
+    real = {session.id for session in sessions.values() if isinstance(session.spec, PinnedTextsSession)}
+    assert {name for name in engines[1] - real if not name.endswith(multi_lora.FEW_SLOTS)} <= engines[0]
 
 
 def test_the_promised_ids_are_there() -> None:

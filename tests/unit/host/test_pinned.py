@@ -59,7 +59,7 @@ def fetched(*names: str) -> None:
 
 
 def plan(profile: str = "h200") -> Plan:
-    return make_plan(find_profile(profile), Selection(), "x")
+    return make_plan(find_profile(profile), Selection(batteries=("lora-logprob",)), "x")
 
 
 def skip_of(planned: Plan) -> str | None:
