@@ -262,6 +262,65 @@ class AdapterFile(Record):
     seed: int
 
 
+class AdapterLife(Record):
+    """A program of loading, serving, evicting and unloading adapters; every answer against the oracle.
+
+    Attributes:
+        program: name in `kit.synthetic.adapter_programs`.
+        adapters: those that the session has loaded and the program may serve; it never unloads them.
+        slots: of the engine. seed, operations: of a walk.
+    """
+
+    check: Literal["adapter-life"] = "adapter-life"
+    program: str
+    adapters: tuple[str, ...] = Field(min_length=2)
+    slots: int = Field(ge=2)
+    seed: int = 0
+    operations: int = Field(default=0, ge=0)
+
+
+class FirstRequests(Record):
+    """The first request after a load gives what the tenth gives, and what the oracle says: also where another request is in flight.
+
+    Attributes:
+        adapters: as in `AdapterLife`; each shape is loaded anew. slots: of the engine.
+        times: how often each is asked. seed: of the prompts.
+    """
+
+    check: Literal["first-requests"] = "first-requests"
+    adapters: tuple[str, ...] = Field(min_length=2)
+    slots: int = Field(ge=2)
+    times: int = Field(default=10, ge=2)
+    seed: int
+
+
+class CachedIdentities(Record):
+    """One prompt under the base model and adapters, cold and warm: nobody finds what another identity left in the cache.
+
+    Attributes:
+        adapters: two that the session has loaded.
+        carried: what the requests carry beside the prompt, or how identities change meanwhile (`kit.checks.cached_identities`).
+        prompt_length, seed: of the prompt.
+    """
+
+    check: Literal["cached-identities"] = "cached-identities"
+    adapters: tuple[str, str]
+    carried: Literal[
+        "nothing",
+        "extra-key",
+        "extra-key-of-name",
+        "extra-key-of-id",
+        "cache-salt",
+        "priority",
+        "sampling",
+        "session-id",
+        "reload",
+        "conversation",
+    ]
+    prompt_length: int = Field(ge=2)
+    seed: int
+
+
 class NullCheck(Record):
     """What the null subject does in this case; no battery plans it. It lets every way to end be rehearsed without SGLang or a GPU.
 
@@ -280,6 +339,9 @@ class NullCheck(Record):
 CheckSpec = Annotated[
     PromptLogprobs
     | AdapterFile
+    | AdapterLife
+    | FirstRequests
+    | CachedIdentities
     | GivenPrompt
     | MixedBatches
     | BatchInvariance

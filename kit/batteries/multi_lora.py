@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from kit.batteries import mixed_batches, texts
+from kit.batteries import adapter_life, mixed_batches, texts
 from kit.batteries.planned import Planned
 from kit.batteries.sessions import sglang
 from kit.plan import Session
@@ -23,3 +23,4 @@ def cases(profile: Profile) -> Iterator[Planned]:
     """``multi-lora/<model>/<aspect>``."""
     yield from mixed_batches.cases(profile, few_slots(profile, TINY_QWEN3))
     yield from texts.cases(profile)
+    yield from adapter_life.cases(profile, TINY_QWEN3, few_slots(profile, TINY_QWEN3), SLOTS)

@@ -5,12 +5,15 @@ from typing import TYPE_CHECKING, TypeVar
 from kit.attention_spec import Extend, GroupedDecode, Prefill
 from kit.check_spec import (
     AdapterFile,
+    AdapterLife,
     AllReduce,
     BatchInvariance,
     BatchText,
+    CachedIdentities,
     CacheReuse,
     CheckSpec,
     DecodeLogprobs,
+    FirstRequests,
     GivenPrompt,
     MixedBatches,
     NullCheck,
@@ -78,6 +81,8 @@ def run_check(spec: CheckSpec, subject: "Subject") -> CheckResult:
             from kit.subjects.sglang_engine import SGLangSubject
 
             return adapter_file.check(spec, _as(SGLangSubject, subject, spec))
+        case AdapterLife() | FirstRequests() | CachedIdentities():
+            return _life(spec, subject)
         case TrainerLogprobs():
             from kit.checks import trainer_logprobs
             from kit.subjects.pinned_model import PinnedModelSubject
@@ -125,6 +130,20 @@ def run_check(spec: CheckSpec, subject: "Subject") -> CheckResult:
             from kit.subjects.null import NullSubject
 
             return null.check(spec, _as(NullSubject, subject, spec))
+
+
+def _life(spec: AdapterLife | FirstRequests | CachedIdentities, subject: "Subject") -> CheckResult:
+    from kit.checks import adapter_life, cached_identities, first_requests
+    from kit.subjects.sglang_engine import SGLangSubject
+
+    served = _as(SGLangSubject, subject, spec)
+    match spec:
+        case AdapterLife():
+            return adapter_life.check(spec, served)
+        case FirstRequests():
+            return first_requests.check(spec, served)
+        case CachedIdentities():
+            return cached_identities.check(spec, served)
 
 
 def _as(kind: type[Kind], subject: "Subject", spec: CheckSpec) -> Kind:

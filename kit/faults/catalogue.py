@@ -2,10 +2,13 @@
 
 from kit.attention_spec import Extend, GroupedDecode, Prefill
 from kit.check_spec import (
+    AdapterLife,
     AllReduce,
     BatchInvariance,
+    CachedIdentities,
     CacheReuse,
     DecodeLogprobs,
+    FirstRequests,
     GivenPrompt,
     MixedBatches,
     PromptLogprobs,
@@ -20,6 +23,7 @@ from kit.faults.process_catalogue import PROCESS_FAULTS
 from kit.faults.report_catalogue import REPORT_FAULTS
 from kit.names import unknown
 from kit.plan import Case, InjectedFault
+from kit.synthetic.adapter_programs import RELOAD
 
 FAULTS: dict[str, FaultKind] = {
     fault.name: fault
@@ -118,6 +122,9 @@ def _must_see(name: str, case: Case) -> bool:
             return acts_on == "answers" or (
                 acts_on == "adapters" and any(_adapted(name, case, identity) for identity in identities)
             )
+        case AdapterLife() | FirstRequests() | CachedIdentities():
+            served = any(_adapted(name, case, adapter) for adapter in spec.adapters[:2])
+            return acts_on == "answers" or (acts_on == "adapters" and served and _serves_originals(spec))
         case TrainerLogprobs():  # upstream's limit is too wide for a scaled adapter, and there is one adapter only
             return name == "adapter-missing"
         case _:
@@ -126,3 +133,14 @@ def _must_see(name: str, case: Case) -> bool:
 
 def _adapted(fault: str, case: Case, adapter: str | None) -> bool:
     return adapter is not None and adapter_must_see(fault, case.id.split("/")[1], adapter)
+
+
+def _serves_originals(spec: AdapterLife | FirstRequests | CachedIdentities) -> bool:
+    """Whether an adapter of the session is served: only these get a fault, not what a program loads."""
+    match spec:
+        case AdapterLife(program=program):
+            return program != RELOAD
+        case CachedIdentities(carried=carried):
+            return carried != "reload"
+        case FirstRequests():
+            return True

@@ -144,7 +144,7 @@ class LogprobOracle:
     def __init__(self, model: Path, adapters: Mapping[str, Path]) -> None:
         canary.check_decoders()
         self._settings, self._weights = read_model(model)
-        self.adapters: Mapping[str, Adapter] = {name: read_adapter(folder) for name, folder in adapters.items()}
+        self.adapters: dict[str, Adapter] = {name: read_adapter(folder) for name, folder in adapters.items()}
         self._learnt: dict[str | None, Meaning] = {}
         self._known: dict[tuple[str | None, tuple[int, ...]], tuple[Array, Array]] = {}
         self._passes = lru_cache(_KEPT_PASSES)(self._forward)
@@ -157,6 +157,8 @@ class LogprobOracle:
     def learn(self, name: str, meaning: Meaning) -> None:
         """Answer for one more adapter, under a name that is not known yet."""
         self._learnt[name] = meaning
+        if not meaning.weights:
+            self.adapters[name] = meaning.adapter
 
     def logprobs(self, prompt: Sequence[int], identity: str | None) -> Array:
         """[n] token ids → [n − 1] logprobs of tokens 1 … n − 1 in nat; `identity` None is the base model.

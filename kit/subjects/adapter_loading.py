@@ -25,9 +25,10 @@ class Reply:
         return self.refusal is None
 
 
-def load(subject: SGLangSubject, name: str, folder: Path) -> Reply:
-    """Load the adapter in `folder` under a name."""
-    return _updated(lambda: subject.engine.load_lora_adapter(name, str(folder)))
+def load(subject: SGLangSubject, name: str, folder: Path, pinned: bool = False) -> Reply:
+    """Load the adapter in `folder` under a name; a pinned one keeps its slot."""
+    further = {"pinned": True} if pinned else {}
+    return _updated(lambda: subject.engine.load_lora_adapter(name, str(folder), **further))
 
 
 def unload(subject: SGLangSubject, name: str) -> Reply:
@@ -40,18 +41,24 @@ def serve(subject: SGLangSubject, prompts: Sequence[Sequence[int]], name: str) -
     try:
         return Reply(served=tuple(subject.together(prompts, [name] * len(prompts))))
     except Exception as error:
-        return Reply(_told(error))
+        return Reply(told(error))
 
 
 def _updated(ask: Callable[[], Any]) -> Reply:
     try:
         result = ask()
     except Exception as error:
-        return Reply(_told(error))
+        return Reply(told(error))
+    return updated(result)
+
+
+def updated(result: Any) -> Reply:
+    """SGLang's answer to a load or unload, as a reply."""
     return Reply() if result.success else Reply(_one_line(result.error_message))
 
 
-def _told(error: Exception) -> str:
+def told(error: Exception) -> str:
+    """An exception in one line."""
     return _one_line(f"{type(error).__name__}: {error}")
 
 

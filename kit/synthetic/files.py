@@ -53,9 +53,16 @@ def model_files(model: ModelShape) -> dict[str, bytes]:
     }
     for adapter in model.all_adapters:
         place = adapter_folder(model.name, adapter.name)
-        contents[f"{place}/adapter_config.json"] = _json(_adapter_config(model, adapter))
-        contents[f"{place}/adapter_model.safetensors"] = _tensors(adapter_weights(model, adapter))
+        contents |= {f"{place}/{file}": data for file, data in adapter_files(model, adapter).items()}
     return contents
+
+
+def adapter_files(model: ModelShape, adapter: AdapterShape) -> dict[str, bytes]:
+    """The contents of an adapter's files, by name."""
+    return {
+        "adapter_config.json": _json(_adapter_config(model, adapter)),
+        "adapter_model.safetensors": _tensors(adapter_weights(model, adapter)),
+    }
 
 
 def _model_config(model: ModelShape) -> dict[str, JsonValue]:

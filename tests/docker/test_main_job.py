@@ -35,6 +35,9 @@ WAIVED = {
     "kernels/triton-unified-extend/temperature",
     "kernels/triton-window-decode/beyond",
     "kernels/triton-head-tiles/24-heads-a-group",
+    "multi-lora/tiny-qwen3+radix-cache/identities-extra-key-of-id",
+    "multi-lora/tiny-qwen3/life-refused-other-base",
+    "multi-lora/tiny-qwen3/life-one-slot",
     *(
         case
         for waiver in load_waivers().waiver
@@ -42,7 +45,7 @@ WAIVED = {
         for case in waiver.globs
     ),
 }
-"""What is wrong in SGLang: docs/findings/0001, 0010 to 0012, 0032 and 0040 to 0042."""
+"""What is wrong in SGLang: docs/findings/0001, 0010 to 0012, 0032, 0040 to 0042 and 0055."""
 
 
 @pytest.fixture(scope="module")

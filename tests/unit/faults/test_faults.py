@@ -218,6 +218,8 @@ BASE_ASPECTS = {
     "target-modules",
     "class-all-base",
     "adapter-0-repeated",
+    "life-reload",
+    "identities-reload",
 }
 
 
