@@ -7,10 +7,12 @@ from fnmatch import fnmatchcase
 from kit.batteries import BATTERIES
 from kit.batteries.planned import Planned
 from kit.check_spec import (
+    AdapterLife,
     BatchInvariance,
     CacheReuse,
     CheckSpec,
     DecodeLogprobs,
+    FirstRequests,
     GivenPrompt,
     MixedBatches,
     NullCheck,
@@ -22,13 +24,14 @@ from kit.faults.process_catalogue import ACTS
 from kit.host.planner import devices_of
 from kit.plan import Case, InjectedFault, NullSession, Plan, Session
 from kit.profile import Profile
+from kit.synthetic.adapter_programs import REFUSED
 from kit.waiver import Waivers
 
 SEED_STEP = 1009
 """From one fault-free round to the next; far from what any battery takes."""
 
 _FEW = 2
-_ASKED_WHERE_NONE_MUST = 6
+_ASKED_WHERE_NONE_MUST = 4
 _NULL_SECONDS = 5.0
 _INTERPRETED = 20.0
 
@@ -128,7 +131,8 @@ def _spread(planned: Iterable[Planned], most: int) -> list[Planned]:
 def _might_see(fault: str, planned: Planned) -> bool:
     spec = planned.case.spec
     if fault.startswith(("load-", "evict-")):
-        return spec.check in ("adapter-life", "first-requests") or "few-slots" in planned.session.id
+        living = isinstance(spec, AdapterLife) and not spec.program.startswith(REFUSED)
+        return living or isinstance(spec, FirstRequests)
     if fault.startswith("cache-"):
         return "cache" in spec.check or "radix-cache" in planned.session.id
     if fault.startswith("chunk-"):
