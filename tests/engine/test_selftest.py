@@ -1,0 +1,49 @@
+"""A selection of the self-test over every battery, with one engine: every fault is caught, and nothing is red without one."""
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+from kit.faults.report_catalogue import REPORT_FAULTS
+from kit.results.sums import faults_in_sums, read_folder
+from kit.selftest.outcome import SelftestResult
+from tests.jobs import kit
+
+pytestmark = [
+    pytest.mark.engine,
+    pytest.mark.skipif(importlib.util.find_spec("sglang") is None, reason="SGLang is not installed"),
+]
+
+FAULTS = {
+    "adapter-missing": {"lora-logprob", "multi-lora"},
+    "adapter-rank-halved": {"lora-logprob", "multi-lora"},
+    "answers-in-bits": {"lora-logprob", "multi-lora"},
+    "batch-slot-zero": {"lora-logprob"},
+    "batch-rows-permuted": {"multi-lora"},
+    "batch-base-adapted": {"multi-lora"},
+    "logits-temperature=1.05": {"lora-logprob"},
+    "kernel-workspace-unwritten": {"kernels"},
+    "process-killed": {"process"},
+    "process-answers-nan": {"process"},
+}
+"""By fault, the batteries that must see it."""
+CASES = (
+    "lora-logprob/tiny-qwen3/base",
+    "lora-logprob/tiny-qwen3/adapter-0",
+    "multi-lora/tiny-qwen3/few-rows",
+    "kernels/triton-decode-space/*",
+)
+
+
+def test_ten_faults_are_caught_and_none_is_seen_where_there_is_none(tmp_path: Path) -> None:
+    folder = tmp_path / "selftest"
+    chosen = [text for fault in FAULTS for text in ("--fault", fault)] + [t for case in CASES for t in ("--case", case)]
+    ended = kit("selftest", "--output", str(folder), *chosen)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    found = SelftestResult.model_validate_json((folder / "selftest.json").read_bytes())
+    seen = {outcome.fault: {name for name, caught in outcome.batteries.items() if caught} for outcome in found.faults}
+    assert seen == FAULTS
+    assert (found.alarms, found.quiet) == ((), 5)
+    assert list(faults_in_sums(read_folder(folder))) == []
+    assert not {kind.name for kind in REPORT_FAULTS} & seen.keys()
