@@ -8,8 +8,9 @@ from kit.batteries.sessions import plain_adapters, sglang
 from kit.check_spec import AdapterLife, CachedIdentities, FirstRequests
 from kit.plan import Case, Session
 from kit.profile import Profile
-from kit.synthetic.adapter_programs import ONE_SLOT, PROGRAMS, WALK
+from kit.synthetic.adapter_programs import PROGRAMS
 from kit.synthetic.catalogue import ModelShape
+from kit.synthetic.program_names import LAST_POSITIONS, ONE_SLOT, WALK
 
 SEEDS = (1, 2, 3)
 OPERATIONS = 100
@@ -41,11 +42,12 @@ def cases(profile: Profile, model: ModelShape, session: Session, slots: int) -> 
     others = tuple(name for name in adapters if name not in ALONE_IN_HEAD)
 
     for program in PROGRAMS:
-        if program != WALK:
+        if program not in (WALK, LAST_POSITIONS):
             yield life(program, program)
     first = FirstRequests(adapters=adapters, slots=slots, seed=SEED)
     yield _planned(session, f"multi-lora/{model.name}/life-first-requests", first)
     yield life("one-slot-others", ONE_SLOT, others)
+    yield life(LAST_POSITIONS, LAST_POSITIONS, others)
     for seed in SEEDS:
         yield life(f"walk-{seed}", WALK, others, seed)
     yield from _cached(profile, model)

@@ -167,7 +167,7 @@ def _conversation(trial: _Trial) -> None:
     session, said, before = engine.open_session(_CAPACITY), list[int](), None
     for turn, identity in enumerate((first, None, second)):
         new = trial.prompt if turn == 0 else trial.prompt[turn : turn + _TURN]
-        whose: Carried = {"session_params": [{"id": session, "rid": before}], "input_ids": [[*new]]}
+        whose: Carried = {"session_params": {"id": session, "rid": before}, "input_ids": [[*new]]}
         answer = trial.ask(identity, f"turn {turn} by {identity or 'base'}", whose, [*said, *new])
         said, before = list(answer.text), answer.request
     engine.close_session(session)

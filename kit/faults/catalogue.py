@@ -23,7 +23,7 @@ from kit.faults.process_catalogue import PROCESS_FAULTS
 from kit.faults.report_catalogue import REPORT_FAULTS
 from kit.names import unknown
 from kit.plan import Case, InjectedFault
-from kit.synthetic.adapter_programs import RELOAD
+from kit.synthetic.program_names import RELOAD
 
 FAULTS: dict[str, FaultKind] = {
     fault.name: fault

@@ -24,7 +24,7 @@ from kit.faults.process_catalogue import ACTS
 from kit.host.planner import devices_of
 from kit.plan import Case, InjectedFault, NullSession, Plan, Session
 from kit.profile import Profile
-from kit.synthetic.adapter_programs import REFUSED
+from kit.synthetic.program_names import REFUSED
 from kit.waiver import Waivers
 
 SEED_STEP = 1009

@@ -16,9 +16,9 @@ from kit.synthetic.adapter_walk import (
     Unload,
     walk,
 )
+from kit.synthetic.program_names import LAST_POSITIONS, ONE_SLOT, REFUSED, RELOAD, WALK
 
-WALK, ONE_SLOT, RELOAD, REFUSED = "walk", "one-slot", "reload", "refused-"
-PROGRAMS = (WALK, ONE_SLOT, RELOAD, *(f"{REFUSED}{kind}" for kind in Refusal))
+PROGRAMS = (WALK, ONE_SLOT, RELOAD, LAST_POSITIONS, *(f"{REFUSED}{kind}" for kind in Refusal))
 
 _LONG = 2
 """The prompt of 17 tokens."""
@@ -37,6 +37,7 @@ def program(name: str, session: Sequence[str], slots: int, seed: int, operations
         WALK: lambda: walk(session, seed, operations, slots),
         ONE_SLOT: lambda: [*_one_slot(session, slots)],
         RELOAD: lambda: [*_reload(session)],
+        LAST_POSITIONS: lambda: [*_last_positions(session)],
     }
     made |= {f"{REFUSED}{kind}": lambda kind=kind: [*_refused(kind, session, slots)] for kind in Refusal}  # type: ignore[misc]
     if name not in made:
@@ -63,6 +64,12 @@ def _every_pair(identities: Sequence[str | None]) -> Iterator[str | None]:
             yield identity
             yield other
     yield identities[0]
+
+
+def _last_positions(session: Sequence[str]) -> Iterator[Step]:
+    """Two identities in a batch that want no logprobs of their prompts, so that the output head is asked for two positions only."""
+    for first, second in pairwise((None, *session, None)):
+        yield Step("mixed", None, ((Row(first, _LONG, start=-1), Row(second, _LONG, start=-1)),))
 
 
 def _reload(session: Sequence[str]) -> Iterator[Step]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal, TypeAlias, TypeVar
 
-from kit.synthetic.stream import below
+from kit.synthetic.draws import below
 
 PROMPTS = (5, 12, 17, 33)
 """Lengths of the prompts that programs ask about; below and above 16, where block sizes of kernels end."""

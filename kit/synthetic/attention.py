@@ -10,8 +10,9 @@ import numpy.typing as npt
 
 from kit.attention_spec import Attention, AttentionSpec, Cached, Extend, GroupedDecode, Prefill
 from kit.synthetic.content import draw
+from kit.synthetic.draws import below
 from kit.synthetic.pages import page_table
-from kit.synthetic.stream import Weights, bell, below
+from kit.synthetic.stream import Weights, bell
 
 Slots: TypeAlias = npt.NDArray[np.int64]
 Mask: TypeAlias = npt.NDArray[np.bool_]

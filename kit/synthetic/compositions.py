@@ -6,7 +6,7 @@ A composition is a tuple of names of adapters, None for the base model, one per 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, TypeAlias
 
-from kit.synthetic.stream import below
+from kit.synthetic.draws import below
 
 Identity: TypeAlias = str | None
 Composition: TypeAlias = tuple[Identity, ...]

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from kit.attention_spec import Attention
-from kit.synthetic.stream import Weights, bell, below
+from kit.synthetic.draws import below
+from kit.synthetic.stream import Weights, bell
 
 LARGE = 8.0
 """Standard deviation of large queries, and so of the scores."""

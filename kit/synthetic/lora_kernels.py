@@ -7,7 +7,8 @@ import numpy as np
 import numpy.typing as npt
 
 from kit.lora_kernel_spec import LoraKernel
-from kit.synthetic.stream import Weights, bell, below
+from kit.synthetic.draws import below
+from kit.synthetic.stream import Weights, bell
 
 Owner: TypeAlias = npt.NDArray[np.int64]
 """The adapter of every row."""

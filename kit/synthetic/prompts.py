@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from kit.synthetic.stream import below
+from kit.synthetic.draws import below
 
 
 def prompts(lengths: Iterable[int], vocab: int, seed: int) -> list[list[int]]:

@@ -19,7 +19,8 @@ import numpy as np
 import numpy.typing as npt
 
 from kit.synthetic.catalogue import ExpertShape, ModelShape
-from kit.synthetic.stream import Weights, bell, below
+from kit.synthetic.draws import below
+from kit.synthetic.stream import Weights, bell
 
 _GAIN = 4.0
 _BIAS_STD = 0.05

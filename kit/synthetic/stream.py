@@ -47,11 +47,3 @@ def bell(label: str, count: int, std: float, exponent: int | None = None) -> Wei
     centred = np.sum(parts, axis=0, dtype=np.int64) - _HALF_RANGE
     k = (2 * centred * bound + _HALF_RANGE) // (2 * _HALF_RANGE)
     return np.ldexp(k.astype(np.float32), -exponent)
-
-
-def below(label: str, count: int, limit: int) -> list[int]:
-    """`count` integers from 0 to `limit` − 1, `limit` at most 2**32; bias below `limit` / 2**32."""
-    if not 0 < limit <= 2**32:
-        raise ValueError(f"limit {limit} is not in 1 … 2**32")
-    upper = words(label, count) >> np.uint64(32)
-    return [int(value) for value in (upper * np.uint64(limit)) >> np.uint64(32)]

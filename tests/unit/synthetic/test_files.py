@@ -126,7 +126,15 @@ def test_an_unknown_model_names_its_near_match(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "module", ["kit.synthetic.catalogue", "kit.batteries", "kit.faults.catalogue", "kit.checks", "kit.subjects"]
+    "module",
+    [
+        "kit.synthetic.catalogue",
+        "kit.batteries",
+        "kit.faults.catalogue",
+        "kit.checks",
+        "kit.subjects",
+        "kit.worker.session",
+    ],
 )
 def test_what_the_host_imports_is_light(module: str) -> None:
     code = f"import sys, {module}; print([m for m in ('numpy', 'torch', 'safetensors', 'sglang') if m in sys.modules])"

@@ -3,8 +3,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kit.synthetic.draws import below
 from kit.synthetic.prompts import prompts
-from kit.synthetic.stream import LARGEST, bell, below, words
+from kit.synthetic.stream import LARGEST, bell, words
 
 
 def test_words_are_numpys_published_philox_stream() -> None:
