@@ -1,15 +1,13 @@
 """Upstream's LoRA logprob tests on real models, each a row of ``profiles/lora_models.toml``."""
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal, Self
+from typing import Literal
 
-from pydantic import Field, JsonValue, model_validator
+from pydantic import Field, JsonValue
 
 from kit.check_spec import Published
-from kit.measurement import Record
-from kit.names import unknown
-from kit.paths import data_folder
-from kit.toml import load_toml
+from kit.model_table import ModelRow, ModelTable, find_row, load_rows
 
 LORA_MODELS_FILE = "lora_models.toml"
 
@@ -17,11 +15,11 @@ AttentionKind = Literal["dense", "sinks", "latent", "unpinned"]
 """What an attention backend must cover: ``sinks`` as GPT-OSS has, ``latent`` as DeepSeek has; ``unpinned``: the engine chooses."""
 
 
-class LoraModel(Record):
+class LoraModel(ModelRow):
     """One row.
 
     Attributes:
-        name: how kit calls it: the subject in ``lora-logprob/<name>/trainer-kl``.
+        name: the subject in ``lora-logprob/<name>/trainer-kl``.
         model, adapter: assets; the adapter's also holds the recorded sample.
         test: file of the upstream test.
         rank: max_lora_rank. tp: GPUs over which the model is split. lora_backend: of SGLang.
@@ -31,7 +29,6 @@ class LoraModel(Record):
         published: what others measured in this test.
     """
 
-    name: str = Field(pattern=r"^[a-z0-9][a-z0-9._-]*$")
     model: str
     adapter: str
     test: str = Field(pattern=r"^test_[a-z0-9_]+\.py$")
@@ -50,35 +47,11 @@ class LoraModel(Record):
         return {"tp_size": self.tp, **lora, **self.engine}
 
 
-class LoraModels(Record):
-    """All rows of a file; names are unique."""
-
-    model: tuple[LoraModel, ...]
-
-    @model_validator(mode="after")
-    def _unique(self) -> Self:
-        names = [model.name for model in self.model]
-        if twice := sorted({name for name in names if names.count(name) > 1}):
-            raise ValueError(f"two models are called {twice[0]}")
-        return self
-
-
 def load_lora_models(path: Path | None = None) -> dict[str, LoraModel]:
-    """The rows of a file by name, by default ``profiles/lora_models.toml``.
-
-    Raises:
-        UsageFault: a damaged file, a wrong key, or a name that two rows claim.
-    """
-    path = path or data_folder("profiles") / LORA_MODELS_FILE
-    return {model.name: model for model in load_toml(path, LoraModels).model}
+    """The rows of a file by name, by default ``profiles/lora_models.toml``; errors as `kit.model_table.load_rows`."""
+    return load_rows(ModelTable[LoraModel], LORA_MODELS_FILE, path)
 
 
-def find_lora_model(name: str, models: dict[str, LoraModel]) -> LoraModel:
-    """The row of this name.
-
-    Raises:
-        UsageFault: no such row; the near matches are named.
-    """
-    if found := models.get(name):
-        return found
-    raise unknown("model of lora_models.toml", name, models)
+def find_lora_model(name: str, models: Mapping[str, LoraModel]) -> LoraModel:
+    """The row of this name; errors as `kit.model_table.find_row`."""
+    return find_row(name, models, LORA_MODELS_FILE)

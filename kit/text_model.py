@@ -1,14 +1,13 @@
 """Upstream's text tests of several adapters on real models, each a row of ``profiles/text_models.toml``."""
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Final, Self
+from typing import Final
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from kit.measurement import Record
-from kit.names import unknown
-from kit.paths import data_folder
-from kit.toml import load_toml
+from kit.model_table import ModelRow, ModelTable, find_row, load_rows
 
 TEXT_MODELS_FILE: Final = "text_models.toml"
 
@@ -26,17 +25,16 @@ class TextAdapter(TextLimits):
     asset: str
 
 
-class TextModel(Record):
+class TextModel(ModelRow):
     """One row.
 
     Attributes:
-        name: how kit calls it: the subject in ``multi-lora/<name>/base-text``.
+        name: the subject in ``multi-lora/<name>/base-text``.
         model: asset. group: the list of SGLang's lora_utils.py that it stands in.
         max_loaded_loras: of SGLang; None leaves its default.
         base: limits without adapter. adapters: served as adapter-0, adapter-1.
     """
 
-    name: str = Field(pattern=r"^[a-z0-9][a-z0-9._-]*$")
     model: str
     group: str
     max_loaded_loras: int | None = Field(default=None, ge=3)
@@ -44,34 +42,11 @@ class TextModel(Record):
     adapters: tuple[TextAdapter, TextAdapter]
 
 
-class TextModels(Record):
-    """All rows of a file; names are unique."""
-
-    model: tuple[TextModel, ...]
-
-    @model_validator(mode="after")
-    def _unique(self) -> Self:
-        names = [model.name for model in self.model]
-        if twice := sorted({name for name in names if names.count(name) > 1}):
-            raise ValueError(f"two models are called {twice[0]}")
-        return self
-
-
 def load_text_models(path: Path | None = None) -> dict[str, TextModel]:
-    """The rows of a file by name, by default ``profiles/text_models.toml``.
-
-    Raises:
-        UsageFault: a damaged file, a wrong key, or a name that two rows claim.
-    """
-    return {m.name: m for m in load_toml(path or data_folder("profiles") / TEXT_MODELS_FILE, TextModels).model}
+    """The rows of a file by name, by default ``profiles/text_models.toml``; errors as `kit.model_table.load_rows`."""
+    return load_rows(ModelTable[TextModel], TEXT_MODELS_FILE, path)
 
 
-def find_text_model(name: str, models: dict[str, TextModel]) -> TextModel:
-    """The row of this name.
-
-    Raises:
-        UsageFault: no such row; the near matches are named.
-    """
-    if found := models.get(name):
-        return found
-    raise unknown(f"model of {TEXT_MODELS_FILE}", name, models)
+def find_text_model(name: str, models: Mapping[str, TextModel]) -> TextModel:
+    """The row of this name; errors as `kit.model_table.find_row`."""
+    return find_row(name, models, TEXT_MODELS_FILE)
