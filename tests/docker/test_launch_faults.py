@@ -143,7 +143,7 @@ def test_on_docker(on_docker: Rehearsals, fault: Fault) -> None:
     [
         pytest.param(fault, marks=() if fault.name in PODMAN_ALWAYS else pytest.mark.nightly, id=fault.name)
         for fault in FAULTS
-        if fault.everywhere
+        if not fault.another_user
     ],
 )
 def test_on_podman(on_podman: Rehearsals, fault: Fault) -> None:
