@@ -52,6 +52,7 @@ class EngineLife:
         self._engine: Any = None
         self._state = _State.VITAL
         self._watching = ExitStack()
+        self._children: list[BaseProcess] = []
         self.died_of: set[str] = set()
 
     @property
@@ -99,6 +100,7 @@ class EngineLife:
 
         others = multiprocessing.active_children()  # an engine that died may still be among them
         self._engine = sglang.Engine(**self._arguments)
+        self._children = [child for child in multiprocessing.active_children() if child not in others]
         self._watching.enter_context(watched_children(self._child_died, others))
         self._warm_up(self._engine)
         signal.signal(signal.SIGQUIT, self._child_failed)  # after the first request, which installs SGLang's own
@@ -113,6 +115,7 @@ class EngineLife:
     def _child_died(self, child: BaseProcess) -> None:
         """In the watcher's thread."""
         if self._state is _State.VITAL:
+            self._state = _State.DEAD  # SGLang sees the death too, and sends SIGQUIT
             end_like(child)
         os.kill(os.getpid(), signal.SIGQUIT)
 
@@ -123,6 +126,8 @@ class EngineLife:
         if self._state is _State.MORTAL:
             self._state = _State.DEAD
             raise _Death
+        if killed := next((child for child in self._children if (child.exitcode or 0) < 0), None):
+            end_like(killed)  # SGLang saw the death before the watcher did
         print(
             "kit: a process of the engine reported a failure (SIGQUIT); ending the session", file=sys.stderr, flush=True
         )

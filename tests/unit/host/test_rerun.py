@@ -29,7 +29,7 @@ def test_only_what_was_red_is_planned(red: Path) -> None:
     for run in (red, make_bundle(red, red.with_name("red.tar.zst"))):
         plan = prepare(Request(profile="cpu", rerun_failed=run)).plan
         assert plan.cases and all(case.id.startswith(RED) for case in plan.cases)
-        assert {session.id for session in plan.sessions} == {"sglang-tiny-qwen3"}
+        assert {session.id for session in plan.sessions} == {"sglang-tiny-qwen3", "sglang-tiny-qwen3-few-slots"}
         assert plan.rerun_of == "20261201-120000-abcdef"
 
 

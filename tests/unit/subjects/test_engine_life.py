@@ -12,7 +12,7 @@ from kit.paths import package_folder
 
 # The module stands where sglang would: its engine is a child process that does what it is asked, and waits for an answer in asyncio.
 PROGRAM = """
-import asyncio, multiprocessing, os, signal, sys, time, types
+import asyncio, multiprocessing, os, signal, sys, threading, time, types
 
 def engine(asked):
     while True:
@@ -43,6 +43,13 @@ class Engine:
     def shutdown(self):
         self._process.kill()
 
+def notice(process):  # as SGLang's own monitor does
+    while process.exitcode is None:
+        time.sleep(0.001)
+    while True:
+        os.kill(os.getpid(), signal.SIGQUIT)
+        time.sleep(0.001)
+
 if __name__ == "__main__":
     from kit.subjects.engine_life import EngineDied, EngineLife
     context = multiprocessing.get_context("spawn")
@@ -52,6 +59,9 @@ if __name__ == "__main__":
     with EngineLife({"how_many": starts}, lambda engine: print("warm:", engine.ask("answer"))) as life:
         for how in sys.argv[1:]:
             if how == "outside":
+                life.engine.ask("kill")
+            if how == "noticed":
+                threading.Thread(target=notice, args=(life.engine._process,), daemon=True).start()
                 life.engine.ask("kill")
             try:
                 with life.mortal(how):
@@ -92,3 +102,8 @@ def test_a_death_outside_ends_the_process_in_the_same_way(program) -> None:
     assert done.returncode == -signal.SIGKILL
     assert "(scheduler) died by SIGKILL; ending the session" in done.stderr
     assert "alive" not in done.stdout
+
+
+def test_it_is_that_death_also_where_sglang_notices_it_at_the_same_time(program) -> None:
+    done = run(program, "answer", "noticed")
+    assert done.returncode == -signal.SIGKILL, done.stderr
