@@ -34,9 +34,8 @@ def prepare(models: tuple[str, ...]) -> tuple[Path, tuple[AssetFile, ...]]:
         home.mkdir(parents=True, exist_ok=True)
         with _locked(home / ".lock"):
             folder = home / _key(models)
-            if (
-                files := _read(folder, expected)
-            ) is not None:  # a plan without models has no files, and its folder is shared too
+            # A plan without models has no files, and its folder is shared too.
+            if (files := _read(folder, expected)) is not None:
                 return folder, files
             if folder.exists():
                 shutil.rmtree(folder)

@@ -59,11 +59,8 @@ def connect(timeout: float = _TIMEOUT_SECONDS) -> "docker.DockerClient":
     try:
         client = docker.from_env(timeout=timeout)
         client.ping()
-    except (
-        DockerException,
-        requests.RequestException,
-        ValueError,
-    ) as error:  # ValueError: a DOCKER_HOST that is no URL
+    # ValueError: a DOCKER_HOST that is no URL.
+    except (DockerException, requests.RequestException, ValueError) as error:
         told = engine_says(os.environ.get("DOCKER_HOST", ""))
         remedy = "start one (scripts/docker-engine.sh installs Docker on Debian and Ubuntu), or use --runtime local"
         raise EnvironmentFault(

@@ -21,10 +21,8 @@ _KIND = re.compile(r"""(?:^|[{,])\s*["']?kind["']?\s*:\s*["']?([\w.-]+/[\w.-]+)"
 _FOLDERS = ("/etc/cdi", "/var/run/cdi")
 # Podman 4.3.1 and 4.9.3 take a request for a CDI device through their socket, and give the container nothing (podman issue 28436).
 _FIRST_WITH_CDI = {"docker": 25, "podman": 6}
-_FIRST_WITH_ANNOTATIONS = (
-    5,
-    1,
-)  # Podman's, of its Docker-compatible socket, by its release notes; crun alone heeds this one
+_FIRST_WITH_ANNOTATIONS = (5, 1)
+"""Podman's, of its Docker-compatible socket, by its release notes; crun alone heeds this one."""
 _OPEN_FILES = 65_536  # as the upstream AMD CI asks for
 
 

@@ -1,6 +1,7 @@
 """Where a launch fault is provoked: an engine, an image, a folder, and launches whose containers can be reached."""
 
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ from lxml import etree
 from kit.check_spec import NullCheck
 from kit.events import CaseStarted
 from kit.host.container import RUN_LABEL
+from kit.host.docker_runtime import DockerRuntime
 from kit.host.planner import new_run_id
 from kit.plan import Plan
 from tests.launcher import Job, Launch
@@ -116,3 +118,15 @@ class Stage:
         first = psutil.Process(int(self.container().attrs["State"]["Pid"]))
         found = [p for p in (first, *first.children(recursive=True)) if words in " ".join(p.cmdline())]
         return found[-1]
+
+
+def run_to_end(runtime: DockerRuntime) -> None:
+    """Start the container, wait for its end, and leave nothing of it."""
+    try:
+        runtime.start()
+        deadline = time.monotonic() + 60
+        while runtime.ended() is None:
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+    finally:
+        runtime.stop()

@@ -1,6 +1,5 @@
 """What a container sees of the pinned assets, on a real engine."""
 
-import time
 from pathlib import Path
 
 import docker
@@ -12,6 +11,7 @@ from kit.host.docker_runtime import DockerRuntime
 from kit.host.engine import engine_facts
 from kit.plan import PinnedFolder
 from kit.profile import find_profile
+from tests.docker.launch_stage import run_to_end
 
 pytestmark = pytest.mark.docker
 
@@ -30,13 +30,6 @@ def test_it_reads_them_and_can_change_nothing(
         find_profile("cpu"), base, "pinned-mount", run, assets, ContainerDevices(), container_user(), pinned
     )
     runtime = DockerRuntime(client, spec, engine_facts(client))
-    try:
-        runtime.start()
-        deadline = time.monotonic() + 60
-        while runtime.ended() is None:
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
-    finally:
-        runtime.stop()
+    run_to_end(runtime)
     assert (run / "logs" / "container.log").read_text() == "of a model\nclosed\nclosed\n"
     assert (pinned / folder / "weights").read_text() == "of a model\n"

@@ -5,7 +5,6 @@ import pwd
 import shutil
 import subprocess
 import tempfile
-import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,7 +21,7 @@ from kit.host.engine import engine_facts
 from kit.host.image_store import check_image
 from kit.image import find_image
 from kit.profile import find_profile
-from tests.docker.launch_stage import GREEN, IN_FLIGHT, Engine, Stage, acts, told_by
+from tests.docker.launch_stage import GREEN, IN_FLIGHT, Engine, Stage, acts, run_to_end, told_by
 from tests.docker.podman_service import podman_service
 from tests.launcher import IMAGE, Launch
 
@@ -146,13 +145,6 @@ def test_it_reads_what_its_groups_may_read_only_where_they_are_kept(
         container_user(True),
     )
     runtime = DockerRuntime(stage.client, spec, facts)
-    try:
-        runtime.start()
-        deadline = time.monotonic() + 60
-        while runtime.ended() is None:
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
-    finally:
-        runtime.stop()
+    run_to_end(runtime)
     said = (run / "logs" / "container.log").read_text().splitlines()[-1]
     assert said == ("open to a group" if groups else "closed")
