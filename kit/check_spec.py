@@ -5,7 +5,7 @@ from typing import Annotated, Final, Literal, Self
 from pydantic import Field, model_validator
 
 from kit.attention_spec import Extend, GroupedDecode, Prefill
-from kit.lora_kernel_spec import LoraKernel
+from kit.lora_kernel_spec import ExpertLora, LoraKernel
 from kit.measurement import Record
 from kit.offline_spec import CompileKernel, ExecuteMlir
 
@@ -357,6 +357,7 @@ CheckSpec = Annotated[
     | Extend
     | Prefill
     | LoraKernel
+    | ExpertLora
     | AllReduce
     | CompileKernel
     | ExecuteMlir

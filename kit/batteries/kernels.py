@@ -3,12 +3,12 @@
 from collections.abc import Iterator
 
 from kit.attention_spec import AttentionSpec, Extend, GroupedDecode
-from kit.batteries import lora_kernel_cases
+from kit.batteries import expert_lora_cases, lora_kernel_cases
 from kit.batteries import upstream_attention as upstream
 from kit.batteries.libraries import LIBRARIES, LORA
 from kit.batteries.planned import Planned
 from kit.batteries.sessions import kernels
-from kit.lora_kernel_spec import LoraKernel
+from kit.lora_kernel_spec import ExpertLora, LoraKernel
 from kit.plan import Case, KernelLibrary
 from kit.profile import Profile
 from kit.synthetic.attention_space import Kind, generated
@@ -34,9 +34,14 @@ def cases(profile: Profile) -> Iterator[Planned]:
 
 
 def _lora(profile: Profile, library: KernelLibrary) -> Iterator[Planned]:
-    """``kernels/lora-<backend>-<operation>/<batch>``: adapters of mixed rank in one batch."""
-    for op, aspect, spec in lora_kernel_cases.cases(profile.kernels.selection == "full", profile.kernels.dtype):
+    """``kernels/lora-<backend>-<operation>/<batch>``, and ``-expert-<place>/<batch>``: adapters of mixed rank in one batch."""
+    whole = profile.kernels.selection == "full"
+    for op, aspect, spec in lora_kernel_cases.cases(whole, profile.kernels.dtype):
         yield _planned(profile, library, f"{library}-{op}/{aspect}", spec)
+    asked = expert_lora_cases.ASKED if whole else expert_lora_cases.INTERPRETED[library]
+    for place, aspect, experts in expert_lora_cases.cases(asked, profile.kernels.dtype):
+        skip = expert_lora_cases.refuses(experts) if profile.kernels.interpreted else None
+        yield _planned(profile, library, f"{library}-expert-{place}/{aspect}", experts, skip)
 
 
 def _upstream(profile: Profile) -> Iterator[tuple[str, str, AttentionSpec]]:
@@ -108,7 +113,13 @@ def _space(profile: Profile) -> Iterator[tuple[str, str, AttentionSpec]]:
             yield f"{kind}-space", case.name, case.spec
 
 
-def _planned(profile: Profile, library: KernelLibrary, name: str, spec: AttentionSpec | LoraKernel) -> Planned:
+def _planned(
+    profile: Profile,
+    library: KernelLibrary,
+    name: str,
+    spec: AttentionSpec | LoraKernel | ExpertLora,
+    skip: str | None = None,
+) -> Planned:
     session = kernels(profile, library)
-    skip = LIBRARIES[library].applies(profile)
+    skip = LIBRARIES[library].applies(profile) or skip
     return Planned(session, Case(id=f"kernels/{name}", session=session.id, spec=spec, skip=skip))

@@ -20,13 +20,13 @@ class Batch(NamedTuple):
     decode: bool = False
 
 
-_RANKS = (8, 0, 64, 1, 16, 33)
+RANKS = (8, 0, 64, 1, 16, 33)
 _SCALINGS = (1.625, 1.0, 0.6875, 3.25, 1.375, 0.8125)
 BATCHES = {
-    "mixed": Batch(_RANKS, _SCALINGS, (0, 1, 2, 3, 4, 5, 0), (5, 1, 17, 1, 0, 33, 16)),
-    "decode": Batch(_RANKS, _SCALINGS, (2, 0, 1, 0, 5, 2, 3), (1,) * 7, decode=True),
-    "one": Batch(_RANKS, _SCALINGS, (2,), (130,)),
-    "none": Batch(_RANKS, _SCALINGS, (1, 1), (3, 2)),
+    "mixed": Batch(RANKS, _SCALINGS, (0, 1, 2, 3, 4, 5, 0), (5, 1, 17, 1, 0, 33, 16)),
+    "decode": Batch(RANKS, _SCALINGS, (2, 0, 1, 0, 5, 2, 3), (1,) * 7, decode=True),
+    "one": Batch(RANKS, _SCALINGS, (2,), (130,)),
+    "none": Batch(RANKS, _SCALINGS, (1, 1), (3, 2)),
 }
 _OUTPUTS: dict[LoraOp, tuple[int, ...]] = {
     "shrink": (48, 48, 48),

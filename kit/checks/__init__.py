@@ -25,7 +25,7 @@ from kit.check_spec import (
     UpstreamTexts,
 )
 from kit.checks.outcome import CheckResult, NotApplicable
-from kit.lora_kernel_spec import LoraKernel
+from kit.lora_kernel_spec import ExpertLora, LoraKernel
 from kit.offline_spec import CompileKernel, ExecuteMlir
 
 if TYPE_CHECKING:
@@ -116,6 +116,11 @@ def run_check(spec: CheckSpec, subject: "Subject") -> CheckResult:
             from kit.subjects.kernels.subject import LoraSubject
 
             return lora_kernel.check(spec, _as(LoraSubject, subject, spec))
+        case ExpertLora():
+            from kit.checks import lora_kernel
+            from kit.subjects.kernels.subject import LoraSubject
+
+            return lora_kernel.check_experts(spec, _as(LoraSubject, subject, spec))
         case AllReduce():
             from kit.checks import all_reduce
             from kit.subjects.collectives import Collectives

@@ -1,8 +1,6 @@
 """SGLang's LoRA kernels, called through its LoRA backends, which make the segments of a batch as in an engine."""
 
 from dataclasses import dataclass
-from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import torch
@@ -11,11 +9,10 @@ from kit.lora_kernel_spec import LoraKernel
 from kit.oracles.metrics import Values
 from kit.subjects.kernels.launches import recorded_launches
 from kit.subjects.kernels.library import Answer, Poison
+from kit.subjects.kernels.lora_batch import backend_class, prepared
 from kit.subjects.kernels.tensors import Placing, float64
 from kit.synthetic.lora_kernels import LoraInputs
 
-_CHUNK = 128
-"""Largest chunk of csgmv, SGLang's default ``max_lora_chunk_size`` rounded to its largest size in use."""
 _KERNELS = ("sgemm_lora", "qkv_lora", "gate_up_lora", "embedding_lora", "chunked_")
 
 
@@ -30,7 +27,7 @@ class LoraKernels:
     def run(self, spec: LoraKernel, inputs: LoraInputs, poison: Poison) -> Answer:
         """One call. Beyond an adapter's own rank the weights and x hold poison."""
         placing = Placing(self.device, spec.dtype, poison)
-        served = self._prepared(spec)
+        served = prepared(self.backend, self.device, spec, spec.scalings, of_experts=False)
         x = placing.integers(inputs.x, torch.int64) if spec.op == "embedding" else placing.tensor(inputs.x)
         a, b = placing.tensor(inputs.a), placing.tensor(inputs.b)
         base = placing.tensor(inputs.base)
@@ -78,22 +75,6 @@ class LoraKernels:
                 out[rows, ends[place] : ends[place + 1]] += delta
         return float64(out)
 
-    def _prepared(self, spec: LoraKernel) -> Any:
-        """A backend with this batch, through its own ``prepare_lora_batch``."""
-        backend = _backend_class(self.backend)(
-            max_loras_per_batch=len(spec.ranks),
-            device=torch.device(self.device),
-            server_args=SimpleNamespace(max_lora_chunk_size=_CHUNK),
-        )
-        backend.prepare_lora_batch(
-            forward_batch=_forward_batch(spec, self.device),
-            weight_indices=list(spec.adapters),
-            lora_ranks=list(spec.ranks),
-            scalings=list(spec.scalings),
-            use_cuda_graph=False,
-        )
-        return backend
-
 
 def _plain_low(spec: LoraKernel, a: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
     if spec.op == "embedding":
@@ -101,37 +82,12 @@ def _plain_low(spec: LoraKernel, a: torch.Tensor, x: torch.Tensor) -> torch.Tens
     return x[:, : len(a)] if spec.op == "expand" else x @ a.T
 
 
-def _backend_class(name: str) -> Any:
-    if name == "triton":
-        from sglang.srt.lora.backend.triton_backend import TritonLoRABackend
-
-        return TritonLoRABackend
-    from sglang.srt.lora.backend.chunked_backend import ChunkedSgmvLoRABackend
-
-    return ChunkedSgmvLoRABackend
-
-
-def _forward_batch(spec: LoraKernel, device: str) -> SimpleNamespace:
-    """What backends read of a batch: one request after the other, without logprobs."""
-    from sglang.srt.model_executor.forward_batch_info import ForwardMode
-
-    return SimpleNamespace(
-        forward_mode=ForwardMode.DECODE if spec.decode else ForwardMode.EXTEND,
-        batch_size=len(spec.rows),
-        extend_seq_lens=torch.tensor(spec.rows, dtype=torch.int32, device=device),
-        extend_seq_lens_cpu=list(spec.rows),
-        extend_num_tokens=sum(spec.rows),
-        extend_logprob_start_lens_cpu=[0] * len(spec.rows),
-        return_logprob=False,
-    )
-
-
 def open_lora(backend: str, device: str) -> LoraKernels:
     """The LoRA kernels of the installed SGLang, by the name of their backend."""
-    backend_class = _backend_class(backend)
+    kind = backend_class(backend)
     if device == "cpu":
         _name_the_device()
-    return LoraKernels(backend, device, {"kernels": f"{backend_class.__module__}.{backend_class.__name__}"})
+    return LoraKernels(backend, device, {"kernels": f"{kind.__module__}.{kind.__name__}"})
 
 
 def _name_the_device() -> None:

@@ -16,6 +16,7 @@ from kit.subjects.workspace import Workspace
 from kit.synthetic.attention import AttentionInputs, Request
 
 if TYPE_CHECKING:
+    from kit.subjects.kernels.expert_lora import ExpertLoraKernels
     from kit.subjects.kernels.lora import LoraKernels
 
 PACKAGES = ("triton", "torch", "sglang", "sglang-kernel", "numpy", "wave-lang", "flashinfer-python", "flash-attn-4")
@@ -39,9 +40,10 @@ class KernelSubject:
 
 @dataclass(frozen=True)
 class LoraSubject:
-    """One LoRA backend; its library has the peer too. Attributes: facts: as for `KernelSubject`."""
+    """One LoRA backend; its libraries have the peer too. Attributes: facts: as for `KernelSubject`."""
 
     library: "LoraKernels"
+    experts: "ExpertLoraKernels"
     device: str
     facts: dict[str, str]
 
@@ -69,10 +71,11 @@ def open_kernels(
 
     with installed(session.library):
         if session.library in ("lora-triton", "lora-csgmv"):
+            from kit.subjects.kernels.expert_lora import ExpertLoraKernels
             from kit.subjects.kernels.lora import open_lora
 
             backend = open_lora(session.library.removeprefix("lora-"), device)
-            return LoraSubject(backend, device, facts | backend.facts)
+            return LoraSubject(backend, ExpertLoraKernels(backend.backend, device), device, facts | backend.facts)
         library = _open(session, device, workspace)
     return KernelSubject(library, device, facts | library.facts)
 

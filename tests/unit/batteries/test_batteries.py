@@ -6,7 +6,7 @@ from kit.attention_spec import Attention, Extend, GroupedDecode, Prefill
 from kit.batteries import BATTERIES, multi_lora
 from kit.batteries.libraries import LIBRARIES
 from kit.check_spec import AllReduce, TrainerLogprobs, UpstreamSplitting, UpstreamTexts
-from kit.lora_kernel_spec import LoraKernel
+from kit.lora_kernel_spec import LoraBatch
 from kit.offline_spec import CompileKernel, ExecuteMlir
 from kit.plan import PinnedTextsSession
 from kit.profile import load_profiles
@@ -43,7 +43,7 @@ def test_cases_name_the_session_that_answers_them(profile: str) -> None:
     for session, case in planned(profile):
         assert case.session == session.id
         match case.spec:
-            case Attention() | LoraKernel():
+            case Attention() | LoraBatch():
                 kind = "kernels"
             case AllReduce():
                 kind = "collectives"

@@ -32,7 +32,7 @@ def test_the_subject_that_computes_nothing_acts_by_its_case_alone(tmp_path: Path
 
 
 def test_a_subject_that_cannot_change_its_faults_says_so(tmp_path: Path) -> None:
-    subject = LoraSubject(library=None, device="cpu", facts={})  # type: ignore[arg-type]
+    subject = LoraSubject(library=None, experts=None, device="cpu", facts={})  # type: ignore[arg-type]
     with pytest.raises(UsageFault, match="the faults of a LoraSubject cannot be changed; use 'kit run --inject'"):
         SwitchedSubject(subject, workspace(tmp_path)).under((MISSING,))
 
