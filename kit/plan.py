@@ -10,7 +10,7 @@ from kit.measurement import Record
 
 PLAN_SCHEMA: Final = 1
 
-KernelLibrary = Literal["triton", "wave", "fa3", "fa4", "torch", "lora-triton", "lora-csgmv"]
+KernelLibrary = Literal["triton", "wave", "flashinfer", "fa3", "fa4", "torch", "lora-triton", "lora-csgmv"]
 StandIn = Literal["sgl_kernel", "torchvision", "pinned_memory"]
 
 

@@ -80,9 +80,27 @@ def _flash(spec: AttentionSpec) -> str | None:
     return _one_pass(spec) or _window_of_triton(spec)
 
 
+def _nvidia(profile: Profile) -> str | None:
+    return None if profile.architecture in ("sm_90", "sm_100") else "FlashInfer is for NVIDIA GPUs (sm_90 and sm_100)"
+
+
+def _flashinfer(spec: AttentionSpec) -> str | None:
+    """What SGLang's backend does not ask of FlashInfer, and what would take minutes more to compile."""
+    if spec.sinks or spec.temperature_length is not None:
+        return "SGLang asks FlashInfer for no sinks and no temperature"
+    if spec.value_dim != spec.head_dim or (spec.head_dim, spec.dtype) not in FLASHINFER_SIZES:
+        return "FlashInfer is compiled for heads of 128, and of 64 in float16: a size more takes a minute of 16 cores"
+    if isinstance(spec, Extend) and spec.window is not None and spec.head_dim != FLASHINFER_WINDOWED:
+        return "FlashInfer is compiled with a window for heads of 128 alone"
+    return _one_pass(spec) or _window_of_triton(spec)
+
+
+FLASHINFER_SIZES = {(128, "float16"), (128, "bfloat16"), (64, "float16")}
+FLASHINFER_WINDOWED = 128
 LIBRARIES: dict[KernelLibrary, Library] = {
     "triton": Library(_everywhere, _nothing),
     "wave": Library(_rocm, _wave),
+    "flashinfer": Library(_nvidia, _flashinfer),
     "fa3": Library(_architecture("sm_90", "FlashAttention 3"), _flash),
     "fa4": Library(_architecture("sm_100", "FlashAttention 4"), _flash),
     "torch": Library(_everywhere, _plain_torch),

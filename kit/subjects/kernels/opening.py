@@ -9,13 +9,16 @@ from types import ModuleType
 from kit.attention_spec import GroupedDecode
 from kit.errors import EnvironmentFault
 from kit.faults.kernels import changed_arguments, changed_module
-from kit.subjects.kernels import flash_attention, sglang_wave
+from kit.subjects.kernels import flash_attention, flashinfer, sglang_wave
 from kit.subjects.kernels.flash_attention import FlashAttention
+from kit.subjects.kernels.flashinfer import FlashInfer
 from kit.subjects.kernels.sglang_triton import MODULES, ROOTS, SGLangTriton
 from kit.subjects.kernels.sglang_wave import SGLangWave
 from kit.subjects.workspace import Workspace
 from kit.synthetic.attention import attention_inputs
 
+_BLACKWELL = 10
+"""Major compute capability at which SGLang takes the backend ``cutlass`` for packed prompts."""
 _SMALLEST = GroupedDecode(query_heads=1, kv_heads=1, head_dim=64, value_dim=64, lengths=(1,), num_kv_splits=(1,))
 
 
@@ -72,6 +75,20 @@ def open_flash_attention(version: int, device: str = "cuda") -> FlashAttention:
     except Exception:
         traceback.print_exc()  # the kernels are there; the cases say what is wrong with them
     return library
+
+
+def open_flashinfer() -> FlashInfer:
+    """FlashInfer, and what SGLang's backend has beside it.
+
+    Raises:
+        ImportError: it is not there.
+    """
+    import torch
+
+    wrappers, backend = importlib.import_module("flashinfer"), importlib.import_module(flashinfer.BACKEND)
+    ragged = "cutlass" if torch.cuda.get_device_capability()[0] == _BLACKWELL else "auto"
+    facts = {"kernels": f"flashinfer {wrappers.__version__}, packed prompts by backend {ragged}"}
+    return FlashInfer(wrappers, backend._safe_merge_state, ragged, facts)
 
 
 @contextmanager

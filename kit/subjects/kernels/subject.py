@@ -90,6 +90,10 @@ def _open(session: KernelSession, device: str, workspace: Workspace) -> Attentio
             from kit.subjects.kernels.opening import open_sglang_wave
 
             return open_sglang_wave()
+        case "flashinfer":
+            from kit.subjects.kernels.opening import open_flashinfer
+
+            return open_flashinfer()
         case "fa3" | "fa4":
             from kit.subjects.kernels.opening import open_flash_attention
 

@@ -1,4 +1,4 @@
-"""Compiles a session's kernels ahead, in many processes at once, into Triton's cache on the disk.
+"""Compiles a session's kernels ahead, in many processes at once, into the cache of Triton or FlashInfer on the disk.
 
 One kernel takes about a second to compile, and 500 cases need some hundreds: one after the other they would take minutes. Each process
 opens the library on its own and launches its share of the kernels on short inputs. Whatever goes wrong here is left to the cases, which
@@ -17,7 +17,7 @@ from pathlib import Path
 from kit.attention_spec import Extend, GroupedDecode, Prefill
 from kit.check_spec import CheckSpec
 from kit.measurement import Record
-from kit.plan import KernelSession
+from kit.plan import KernelLibrary, KernelSession
 from kit.process import die_with_parent
 from kit.subjects.workspace import Workspace
 from kit.synthetic.attention import attention_inputs
@@ -25,7 +25,8 @@ from kit.synthetic.attention import attention_inputs
 MOST_PROCESSES = 16
 MOST_SECONDS = 240.0
 """After this the rest is compiled by the cases that need it."""
-_FEWEST = 8
+_COMPILED: dict[KernelLibrary, int] = {"triton": 8, "flashinfer": 1}
+"""Libraries that compile when they are called, and from how many variants on it is worth to start processes."""
 _TOKENS = 33
 
 
@@ -37,9 +38,11 @@ class Share(Record):
 
 
 def compile_ahead(session: KernelSession, specs: Iterable[CheckSpec]) -> dict[str, str]:
-    """Fill Triton's cache for these cases; says as a fact how much was asked for, of how many processes, in which time."""
+    """Fill the library's cache for these cases; says as a fact how much was asked for, of how many processes, in which time."""
     short = variants(spec for spec in specs if isinstance(spec, GroupedDecode | Extend | Prefill))
-    if session.interpreted or session.library != "triton" or len(short) < _FEWEST:
+    if session.library == "flashinfer":
+        short = _one_of_each_module(short)
+    if session.interpreted or session.library not in _COMPILED or len(short) < _COMPILED[session.library]:
         return {}
     start = time.monotonic()
     count = min(MOST_PROCESSES, len(os.sched_getaffinity(0)), len(short))
@@ -72,6 +75,15 @@ def variants(specs: Iterable[GroupedDecode | Extend | Prefill]) -> tuple[Grouped
         changed = spec.model_copy(update=same)
         short[changed.model_dump_json()] = changed
     return tuple(short.values())
+
+
+def _one_of_each_module(
+    specs: Iterable[GroupedDecode | Extend | Prefill],
+) -> tuple[GroupedDecode | Extend | Prefill, ...]:
+    """FlashInfer's modules hold many kernels; each is compiled on all cores, and once, whoever else waits for it."""
+    from kit.subjects.kernels.flashinfer import module_of
+
+    return tuple({module_of(spec): spec for spec in specs}.values())
 
 
 def _start(share: Share) -> subprocess.Popen[str]:
