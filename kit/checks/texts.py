@@ -237,8 +237,8 @@ def departure_rows(found: TextDifference) -> list[JsonValue]:
             "token": departure.position,
             "subject": f"{departure.subject} {departure.subject_text}",
             "reference": f"{departure.reference} {departure.reference_text}",
-            "top_two": departure.top_two,
             **{f"gap_{opinion.who}": shown(opinion.gap) for opinion in departure.opinions},
+            "behind": shown(departure.behind),
             "floor": shown(found.noise.floor),
         }
         for departure in found.departures

@@ -7,7 +7,7 @@ own two best tokens and of the subject's at every new token, for every batch siz
 the largest change of one of them from batch size 1 to another, and, where there is an oracle, the largest error at batch size 1.
 u is one unit in the last place of the dtype at the largest of the peer's logits for these tokens. A correct engine may be off by
 2E + u (the peer rule, docs/limits.md), and it prefers a worse token only where the errors of two logprobs exceed their gap, so the
-floor is 2 (2E + u).
+floor is 2 (2E + u). That holds for every pair of tokens, so three or more may tie, as they do in bfloat16.
 """
 
 import math
@@ -63,6 +63,15 @@ class Opinion(Record):
         """|logprob of one candidate − of the other|, nat; NaN where one is not known."""
         return abs(self.subject - self.reference)
 
+    @property
+    def behind(self) -> float:
+        """How far the worse candidate lies behind the most likely token, nat: the gap, unless a third token is likelier than both.
+
+        NaN where a candidate is not known.
+        """
+        known = not math.isnan(self.gap)
+        return self.best.logprob - min(self.subject, self.reference) if known else math.nan
+
 
 class Departure(Record):
     """A place where the subject's text is not what the reference would write after the same tokens.
@@ -84,14 +93,12 @@ class Departure(Record):
     @property
     def gap(self) -> float:
         """The largest gap of all opinions, nat; NaN where one is NaN."""
-        gaps = [opinion.gap for opinion in self.opinions]
-        return math.nan if any(math.isnan(gap) for gap in gaps) else max(gaps)
+        return _largest([opinion.gap for opinion in self.opinions])
 
     @property
-    def top_two(self) -> bool:
-        """Whether the candidates are the two most likely tokens, by every opinion."""
-        wanted = {self.subject, self.reference}
-        return all({opinion.best.token, opinion.second.token} == wanted for opinion in self.opinions)
+    def behind(self) -> float:
+        """How far a candidate lies behind the most likely token at most, by any opinion, nat; NaN where one is NaN."""
+        return _largest([opinion.behind for opinion in self.opinions])
 
 
 class Variant(Record):
@@ -172,7 +179,8 @@ def judge(found: TextDifference) -> Judgement:
     """The verdict on one row. Whatever is NaN or wider than `MOST_GAP` is the subject's fault.
 
     `reference drift`: the reference changes with the batch size, and the whole of the subject's text is one of its variants.
-    `near tie`: at every departure both candidates are the top two for all who were asked, closer than the floor.
+    `near tie`: at every departure, for all who were asked, both candidates lie behind the most likely token by less than the floor:
+    they are the top two, or tie with them.
     """
     widest = max(found.departures, key=lambda d: math.inf if math.isnan(d.gap) else d.gap)
     where = f"token {widest.position}"
@@ -189,15 +197,16 @@ def judge(found: TextDifference) -> Judgement:
             f"and the subject's text is the one of batch size {sizes}; the candidates are {widest.gap:.3g} nat apart",
         )
     floor = found.noise.floor
-    if stranger := next((d for d in found.departures if not d.top_two), None):
+    worst = max(found.departures, key=lambda d: math.inf if math.isnan(d.behind) else d.behind)
+    if not worst.behind < floor:
         return _fault(
-            f"at token {stranger.position} the candidates are not the two likeliest tokens for all who were asked"
+            f"at token {worst.position} the candidates are {worst.gap:.3g} nat apart and one is {worst.behind:.3g} nat behind the "
+            f"likeliest token; the noise floor is {floor:.3g}"
         )
-    if not widest.gap < floor:
-        return _fault(f"at {where} the candidates are {widest.gap:.3g} nat apart, and the noise floor is {floor:.3g}")
     return Judgement(
         verdict=Verdict.NEAR_TIE,
-        reason=f"at {where} the two likeliest tokens are {widest.gap:.3g} nat apart, below the noise floor of {floor:.3g}",
+        reason=f"at token {worst.position} the candidates are {worst.gap:.3g} nat apart and within {worst.behind:.3g} nat of the "
+        f"likeliest token, below the noise floor of {floor:.3g}",
     )
 
 
@@ -210,6 +219,10 @@ def first_difference(left: Sequence[int], right: Sequence[int]) -> int | None:
 def token_at(text: Sequence[int], place: int) -> int:
     """The token, or `NONE` behind the end."""
     return text[place] if place < len(text) else NONE
+
+
+def _largest(values: Sequence[float]) -> float:
+    return math.nan if any(math.isnan(value) for value in values) else max(values)
 
 
 def _fault(reason: str) -> Judgement:

@@ -26,13 +26,19 @@ NOISE = Noise(batch=1e-3, oracle=2e-3, unit=1e-3)
 
 
 def opinion(
-    who: str = "peer", gap: float = 0.004, subject: int = 8, reference: int = 7, third: int | None = None
+    who: str = "peer",
+    gap: float = 0.004,
+    subject: int = 8,
+    reference: int = 7,
+    third: int | None = None,
+    above: float = 0.0,
 ) -> Opinion:
+    """The reference's candidate is the likeliest, unless a ``third`` token is likelier by ``above``, nat."""
     best, second = Choice(token=reference, logprob=-0.7), Choice(token=subject, logprob=-0.7 - gap)
     return Opinion(
         who=who,
-        best=best,
-        second=second if third is None else Choice(token=third, logprob=-0.7),
+        best=best if third is None else Choice(token=third, logprob=-0.7 + above),
+        second=second if third is None else best,
         subject=second.logprob,
         reference=best.logprob,
     )
@@ -96,11 +102,48 @@ def test_every_opinion_counts() -> None:
         assert judge(difference(variants=STEADY, departures=(departure,))).verdict is Verdict.FAULT
 
 
-def test_a_candidate_that_is_not_among_the_top_two_is_a_fault() -> None:
-    opinions = (opinion("subject"), opinion("peer", third=99))
+def test_a_candidate_far_behind_the_likeliest_token_is_a_fault() -> None:
+    """The two candidates are close, and a third token is likelier than both by more than the floor."""
+    opinions = (opinion("subject"), opinion("peer", third=99, above=NOISE.floor))
     departure = Departure(position=1, subject=8, reference=7, opinions=opinions)
     judged = judge(difference(variants=STEADY, departures=(departure,)))
-    assert judged.verdict is Verdict.FAULT and "two likeliest" in judged.reason
+    assert judged.verdict is Verdict.FAULT and "behind the likeliest" in judged.reason
+
+
+def test_three_tokens_tie() -> None:
+    """As SGLang 0.5.17 had it in bfloat16 on an H200: the oracle's two best and a third within 0.016 nat, floor 0.161."""
+    opinions = (
+        Opinion(
+            who="subject",
+            best=Choice(token=1936, logprob=-5.113610744476318),
+            second=Choice(token=1895, logprob=-5.113610744476318),
+            subject=-5.113610744476318,
+            reference=-5.113610744476318,
+        ),
+        Opinion(
+            who="peer",
+            best=Choice(token=1936, logprob=-5.113883324739708),
+            second=Choice(token=1895, logprob=-5.113883324739708),
+            subject=-5.129508324739708,
+            reference=-5.113883324739708,
+        ),
+        Opinion(
+            who="oracle",
+            best=Choice(token=1895, logprob=-5.104208014236417),
+            second=Choice(token=875, logprob=-5.113392676748177),
+            subject=-5.113392676748177,
+            reference=-5.104208014236417,
+        ),
+    )
+    noise = Noise(batch=0.0, oracle=0.024636019066469395, unit=0.03125)
+    tie = Departure(position=1, subject=875, reference=1895, opinions=opinions)
+    assert tie.behind == pytest.approx(0.015625)
+    found = difference(
+        subject=(5, 875, 2, 3), variants=(Variant(sizes=BATCH_SIZES, tokens=(5, 1895)),), departures=(tie,), noise=noise
+    )
+    assert judge(found).verdict is Verdict.NEAR_TIE
+    quiet = Noise(batch=0.0, oracle=1e-3, unit=1e-3)
+    assert judge(found.model_copy(update={"noise": quiet})).verdict is Verdict.FAULT
 
 
 def test_what_follows_a_near_tie_must_be_near_ties_too() -> None:
