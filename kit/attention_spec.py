@@ -63,10 +63,18 @@ class Cached(Attention):
 
     Attributes:
         pages: order of the tokens' slots. page_size: slots that lie together, in order.
+        first_slot: the slots lie so far into a larger cache, where offsets into it need more bits. Only they are filled; what lies
+            around them is poison, and so are the first slots of that cache, where an offset ends that was cut to 32 bits.
     """
 
     pages: PageOrder = "shuffled"
     page_size: int = Field(default=1, ge=1)
+    first_slot: int = Field(default=0, ge=0)
+
+    @property
+    def far(self) -> bool:
+        """Whether the cache is larger than what is filled of it."""
+        return self.first_slot > 0
 
 
 class GroupedDecode(Cached):

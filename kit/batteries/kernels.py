@@ -27,6 +27,7 @@ def cases(profile: Profile) -> Iterator[Planned]:
             *_temperatures(),
             *_windows(),
             *_head_tiles(),
+            *_far_slots(profile),
             *_space(profile),
         ):
             if LIBRARIES[library].refuses(spec) is None:
@@ -104,6 +105,17 @@ def _head_tiles() -> Iterator[tuple[str, str, AttentionSpec]]:
             dispatch=True,
         )
         yield "head-tiles", f"{group}-heads-a-group", spec
+
+
+def _far_slots(profile: Profile) -> Iterator[tuple[str, str, AttentionSpec]]:
+    """Where a slot begins in the cache is a number of more than 31 bits, and of more than 32: counted in values, as kernels count."""
+    heads, size = 8, 128
+    shared = {"query_heads": 2 * heads, "kv_heads": heads, "head_dim": size, "value_dim": size}
+    for bits in (31, 32) if profile.kernels.selection == "full" else (32,):
+        far = {**shared, "dtype": profile.kernels.dtype, "first_slot": 2**bits // (heads * size)}
+        yield "far-slots", f"decode-{bits}-bits", GroupedDecode.model_validate({**far, "lengths": (5, 70)})
+        lengths = {"prefixes": (40, 7), "lengths": (3, 5)}
+        yield "far-slots", f"extend-{bits}-bits", Extend.model_validate({**far, **lengths})
 
 
 def _space(profile: Profile) -> Iterator[tuple[str, str, AttentionSpec]]:

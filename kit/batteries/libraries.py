@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from kit.attention_spec import AttentionSpec, Extend, GroupedDecode, Prefill
+from kit.attention_spec import AttentionSpec, Cached, Extend, GroupedDecode, Prefill
 from kit.plan import KernelLibrary
 from kit.profile import Profile
 
@@ -36,6 +36,8 @@ def _window_of_triton(spec: AttentionSpec) -> str | None:
 
 
 def _plain_torch(spec: AttentionSpec) -> str | None:
+    if isinstance(spec, Cached) and spec.far:
+        return "torch gathers keys and values before it is asked"
     if spec.logit_cap or spec.sinks or spec.temperature_length is not None:
         return "scaled_dot_product_attention has no logit cap, no sinks and no temperature"
     return _one_pass(spec) or _window_of_triton(spec)

@@ -13,7 +13,7 @@ import torch
 from kit.attention_spec import AttentionSpec, Extend, GroupedDecode, Prefill
 from kit.subjects.kernels.launches import recorded_launches
 from kit.subjects.kernels.library import Answer, Poison
-from kit.subjects.kernels.tensors import Placing, float64, starts
+from kit.subjects.kernels.tensors import Placing, float64, give_back, moved, no_room, starts
 from kit.synthetic.attention import AttentionInputs, Slots
 
 BACKEND = "sglang.srt.layers.attention.flashinfer_backend"
@@ -41,12 +41,12 @@ class FlashInfer:
     device: str = "cuda"
 
     def refuses(self, spec: AttentionSpec) -> str | None:
-        """Nothing beyond what the planner already leaves out."""
-        return None
+        """Nothing beyond what the planner already leaves out, but a cache that does not fit."""
+        return no_room(spec, self.device)
 
     def attend(self, spec: AttentionSpec, inputs: AttentionInputs, poison: Poison) -> Answer:
         """One call. It gives a tensor of its own, so no output can be filled with poison before it."""
-        placing = Placing(self.device, spec.dtype, poison)
+        placing, inputs = Placing.of(spec, self.device, poison), moved(spec, inputs)
         call = _Call(self, spec, inputs, placing)
         with recorded_launches() as launched:
             match spec:
@@ -63,7 +63,10 @@ class FlashInfer:
             if self.device == "cuda":
                 torch.cuda.synchronize()
         foreign = tuple(name for name in launched if _MERGE not in name)
-        return Answer(float64(out), 0, (*call.used, *launched), foreign)
+        values, used = float64(out), call.used
+        del call
+        give_back(spec, self.device)
+        return Answer(values, 0, (*used, *launched), foreign)
 
 
 class _Call:
@@ -105,7 +108,7 @@ class _Call:
         """New tokens are in the cache already, behind everything else: with a window, and with a mask of its own."""
         spec, inputs = self._spec, self._inputs
         assert isinstance(spec, Extend)
-        first = len(inputs.cache_keys)
+        first = self._placing.first_slot + len(inputs.cache_keys)
         own = np.split(np.arange(first, first + len(inputs.new_keys)), starts(inputs.new)[1:-1])
         pages = [np.concatenate([slots, mine]) for slots, mine in zip(inputs.pages, own, strict=True)]
         further: dict[str, Any] = {}
@@ -159,7 +162,7 @@ class _Call:
         if not isinstance(self._spec, GroupedDecode):
             keys = np.concatenate([keys, inputs.new_keys])
             values = np.concatenate([values, inputs.new_values])
-        return self._placing.tensor(keys), self._placing.tensor(values)
+        return self._placing.cache(keys), self._placing.cache(values)
 
     def _causal(self) -> bool:
         return not isinstance(self._spec, GroupedDecode) and self._spec.causal

@@ -16,7 +16,7 @@ from kit.attention_spec import AttentionSpec, Cached, Extend, GroupedDecode, Pre
 from kit.subjects.kernels.engine_window import engine_window
 from kit.subjects.kernels.launches import foreign, recorded_launches
 from kit.subjects.kernels.library import Answer, Poison
-from kit.subjects.kernels.tensors import Output, Placing, starts
+from kit.subjects.kernels.tensors import Output, Placing, give_back, moved, no_room, starts
 from kit.synthetic.attention import AttentionInputs, new_lengths
 
 ROOTS = ("sglang.kernels.ops.attention", "sglang.srt.layers.attention.triton_ops")
@@ -54,11 +54,11 @@ class SGLangTriton:
             return "this SGLang's kernel takes no temperature length"
         if spec.sinks and "sinks" not in known:
             return "this SGLang's kernel takes no sinks"
-        return None
+        return no_room(spec, self.device)
 
     def attend(self, spec: AttentionSpec, inputs: AttentionInputs, poison: Poison) -> Answer:
         """One call of the kernel that the case names."""
-        placing = Placing(self.device, spec.dtype, poison)
+        placing, inputs = Placing.of(spec, self.device, poison), moved(spec, inputs)
         out = placing.output(sum(new_lengths(spec)), spec.query_heads, spec.value_dim)
         match spec:
             case GroupedDecode():
@@ -77,6 +77,8 @@ class SGLangTriton:
             function(**_known(function, arguments))
             if self.device == "cuda":
                 torch.cuda.synchronize()
+        arguments.clear()
+        give_back(spec, self.device)
         return Answer(out.values(), out.overwritten(), tuple(launched), foreign(launched, function.__module__))
 
     def _function(self, spec: AttentionSpec) -> Any:
@@ -123,8 +125,8 @@ def _decode_arguments(spec: GroupedDecode, inputs: AttentionInputs, placing: Pla
     splits = np.resize(np.array(spec.num_kv_splits), batch)
     return _scores(spec, inputs, placing) | {
         "q": placing.padded(inputs.query),
-        "k_buffer": placing.tensor(inputs.cache_keys),
-        "v_buffer": placing.tensor(inputs.cache_values),
+        "k_buffer": placing.cache(inputs.cache_keys),
+        "v_buffer": placing.cache(inputs.cache_values),
         "o": out.rows,
         "kv_indptr": placing.integers(starts(tuple(len(slots) for slots in pages))),
         "kv_indices": placing.integers(np.concatenate(pages), torch.int64),
@@ -149,8 +151,8 @@ def _extend_arguments(spec: Extend, inputs: AttentionInputs, placing: Placing, o
             "k_extend": placing.padded(inputs.new_keys),
             "v_extend": placing.padded(inputs.new_values),
             "o_extend": out.rows,
-            "k_buffer": placing.tensor(inputs.cache_keys),
-            "v_buffer": placing.tensor(inputs.cache_values),
+            "k_buffer": placing.cache(inputs.cache_keys),
+            "v_buffer": placing.cache(inputs.cache_values),
             "qo_indptr": placing.integers(starts(inputs.new), torch.int64),
             "kv_indptr": placing.integers(starts(tuple(kept))),
             "kv_indices": placing.integers(np.concatenate(pages), torch.int64),

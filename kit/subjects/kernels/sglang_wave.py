@@ -10,7 +10,7 @@ import torch
 from kit.attention_spec import AttentionSpec, Extend, GroupedDecode, Prefill
 from kit.subjects.kernels.launches import recorded_launches
 from kit.subjects.kernels.library import Answer, Poison
-from kit.subjects.kernels.tensors import Output, Placing, starts
+from kit.subjects.kernels.tensors import Output, Placing, give_back, moved, no_room, starts
 from kit.synthetic.attention import AttentionInputs, new_lengths
 
 ROOT = "sglang.srt.layers.attention.wave_ops"
@@ -26,12 +26,12 @@ class SGLangWave:
     facts: dict[str, str]
 
     def refuses(self, spec: AttentionSpec) -> str | None:
-        """Nothing beyond what the planner already leaves out."""
-        return None
+        """Nothing beyond what the planner already leaves out, but a cache that does not fit."""
+        return no_room(spec, "cuda")
 
     def attend(self, spec: AttentionSpec, inputs: AttentionInputs, poison: Poison) -> Answer:
         """One call. A Triton kernel that runs in it is a fallback: Wave launches its own code objects."""
-        placing = Placing("cuda", spec.dtype, poison)
+        placing, inputs = Placing.of(spec, "cuda", poison), moved(spec, inputs)
         out = placing.output(sum(new_lengths(spec)), spec.query_heads, spec.value_dim)
         with recorded_launches() as launched, _WaveCalls() as compiled:
             match spec:
@@ -42,6 +42,7 @@ class SGLangWave:
                 case Prefill():
                     self._prefill(spec, inputs, placing, out)
             torch.cuda.synchronize()
+        give_back(spec, "cuda")
         foreign = tuple(launched) if compiled or not launched else (*launched, "no Wave kernel ran")
         return Answer(out.values(), out.overwritten(), (*compiled, *launched), foreign)
 
@@ -52,8 +53,8 @@ class SGLangWave:
         logits, largest = (placing.workspace(*shape) for shape in shapes)
         self.decode.decode_attention_fwd(
             placing.padded(inputs.query),
-            placing.tensor(inputs.cache_keys),
-            placing.tensor(inputs.cache_values),
+            placing.cache(inputs.cache_keys),
+            placing.cache(inputs.cache_values),
             out.rows,
             placing.integers(starts(spec.lengths)),
             placing.integers(np.concatenate(inputs.pages)),
@@ -70,8 +71,8 @@ class SGLangWave:
             placing.padded(inputs.query),
             placing.padded(inputs.new_keys),
             placing.padded(inputs.new_values),
-            placing.tensor(inputs.cache_keys),
-            placing.tensor(inputs.cache_values),
+            placing.cache(inputs.cache_keys),
+            placing.cache(inputs.cache_values),
             placing.integers(starts(inputs.new)),
             placing.integers(starts(spec.prefixes)),
             placing.integers(np.concatenate(inputs.pages)),

@@ -1,27 +1,36 @@
 """From arrays to tensors on the device, with poison in everything that must not matter."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
 
-from kit.attention_spec import Dtype
+from kit.attention_spec import AttentionSpec, Cached, Dtype
 from kit.oracles.metrics import Values
 from kit.subjects.kernels.library import Poison
+from kit.synthetic.attention import AttentionInputs
 
 PADDED_ROWS = 3
 """Rows after the last one, as in a batch that was padded for a CUDA graph."""
 _HUGE = 1e30
+_SPARE = 4 << 30
+"""Bytes left to everything else, such as sessions that start meanwhile."""
 
 
 @dataclass(frozen=True)
 class Placing:
-    """Where tensors go, in which dtype, and what fills the rest."""
+    """Where tensors go, in which dtype, and what fills the rest. `first_slot`: of the cache (`kit.attention_spec.Cached`)."""
 
     device: str
     dtype: Dtype
     poison: Poison
+    first_slot: int = 0
+
+    @classmethod
+    def of(cls, spec: AttentionSpec, device: str, poison: Poison) -> "Placing":
+        """For an attention case."""
+        return cls(device, spec.dtype, poison, first_slot(spec))
 
     def fill(self, dtype: torch.dtype) -> float:
         """The poison in this dtype."""
@@ -38,6 +47,18 @@ class Placing:
         whole = self.workspace(len(held) + PADDED_ROWS, *held.shape[1:], dtype=held.dtype)
         whole[: len(held)] = held
         return whole[: len(held)]
+
+    def cache(self, array: Any) -> torch.Tensor:
+        """As `tensor`, from `first_slot` on in a cache of which nothing else is filled but what may be read by mistake."""
+        held = self.tensor(array)
+        if self.first_slot == 0:
+            return held
+        end = self.first_slot + len(held)
+        whole = torch.empty(end + PADDED_ROWS, *held.shape[1:], dtype=held.dtype, device=self.device)
+        for near in (whole[: len(held)], whole[self.first_slot - PADDED_ROWS : self.first_slot], whole[end:]):
+            near.fill_(self.fill(held.dtype))
+        whole[self.first_slot : end] = held
+        return whole
 
     def workspace(self, *shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
         """Nothing but poison."""
@@ -73,6 +94,41 @@ class Output:
         rest = self.whole[self.count :]
         kept = torch.isnan(rest) if bool(torch.isnan(rest).any()) else rest == rest.flatten()[0]
         return int((~kept).sum().item())
+
+
+def first_slot(spec: AttentionSpec) -> int:
+    """Where the case's slots begin in the cache on the device."""
+    return spec.first_slot if isinstance(spec, Cached) else 0
+
+
+def moved(spec: AttentionSpec, inputs: AttentionInputs) -> AttentionInputs:
+    """The inputs with the slots as they are on the device; keys and values stay where they are."""
+    first = first_slot(spec)
+    return replace(inputs, pages=tuple(slots + first for slots in inputs.pages)) if first else inputs
+
+
+def no_room(spec: AttentionSpec, device: str) -> str | None:
+    """Why a cache that is mostly empty cannot be had; None if it can. A processor's memory is taken only where it is written."""
+    if not (isinstance(spec, Cached) and spec.far):
+        return None
+    item = torch.finfo(getattr(torch, spec.dtype)).bits // 8
+    needed = item * spec.first_slot * spec.kv_heads * (spec.head_dim + spec.value_dim)
+    told = f"a cache of {needed / 2**30:.0f} GiB does not fit"
+    if device == "cpu":
+        try:
+            torch.empty(needed, dtype=torch.uint8)
+        except RuntimeError as error:
+            return f"{told}: {error}"
+        return None
+    torch.cuda.empty_cache()
+    free, _ = torch.cuda.mem_get_info()
+    return None if needed + _SPARE <= free else f"{told} into the {free / 2**30:.0f} GiB of the GPU that are free"
+
+
+def give_back(spec: AttentionSpec, device: str) -> None:
+    """Let other processes on this GPU have the memory of such a cache."""
+    if isinstance(spec, Cached) and spec.far and device == "cuda":
+        torch.cuda.empty_cache()
 
 
 def float64(tensor: torch.Tensor) -> Values:

@@ -63,7 +63,7 @@ def variants(specs: Iterable[GroupedDecode | Extend | Prefill]) -> tuple[Grouped
             "lengths": (_TOKENS,) * min(len(spec.lengths), 2),
         }
         if isinstance(spec, GroupedDecode | Extend):
-            same["pages"] = "ascending"
+            same |= {"pages": "ascending", "first_slot": 0}
         if isinstance(spec, GroupedDecode):
             same |= {
                 "window": None,
