@@ -21,7 +21,9 @@ from kit.faults.kernel_catalogue import KERNEL_FAULTS, must_see
 from kit.faults.kind import FaultKind
 from kit.faults.process_catalogue import PROCESS_FAULTS
 from kit.faults.report_catalogue import REPORT_FAULTS
+from kit.faults.wave_catalogue import WAVE_FAULTS, wave_must_see
 from kit.names import unknown
+from kit.offline_spec import ExecuteMlir
 from kit.plan import Case, InjectedFault
 from kit.synthetic.program_names import RELOAD
 
@@ -32,6 +34,7 @@ FAULTS: dict[str, FaultKind] = {
         *ANSWER_FAULTS,
         *RANK_FAULTS,
         *KERNEL_FAULTS,
+        *WAVE_FAULTS,
         *ENGINE_FAULTS,
         *PROCESS_FAULTS,
         *REPORT_FAULTS,
@@ -110,6 +113,8 @@ def _must_see(name: str, case: Case) -> bool:
             return acts_on == "ranks"
         case GroupedDecode() | Extend() | Prefill():
             return acts_on == "kernels" and case.id.startswith("kernels/triton-") and must_see(name, spec)
+        case ExecuteMlir():
+            return acts_on == "kernels" and wave_must_see(name, spec)
         case (
             PromptLogprobs(adapter=adapter)
             | GivenPrompt(adapter=adapter)

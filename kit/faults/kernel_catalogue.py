@@ -137,4 +137,4 @@ _SEEN: dict[str, Callable[[AttentionSpec], bool]] = {
 
 def must_see(fault: str, spec: AttentionSpec) -> bool:
     """Whether a case must be red under a fault. Others may be red too: these are those whose inputs cannot hide it."""
-    return _SEEN[fault](spec)
+    return fault in _SEEN and _SEEN[fault](spec)

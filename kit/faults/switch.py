@@ -50,6 +50,10 @@ class SwitchedSubject:
         subject = self._subject
         if isinstance(subject, NullSubject):
             return subject
+        from kit.subjects.offline import OfflineSubject
+
+        if isinstance(subject, OfflineSubject):
+            return replace(subject, faults=wanted)
         from kit.subjects.kernels.subject import KernelSubject
 
         if isinstance(subject, KernelSubject):

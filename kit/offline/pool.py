@@ -70,6 +70,10 @@ class Pool(Generic[Given, Found]):
         self._jobs += 1
         self._fill()
 
+    def has(self, item: Given) -> bool:
+        """Whether an item was given."""
+        return item in self._done or any(item in job.items for job in (*self._waiting, *self._running))
+
     def answer(self, item: Given) -> Found:
         """Wait for an item that was given.
 

@@ -11,11 +11,20 @@ import numpy as np
 from sglang.srt.layers.attention.wave_ops import decode_attention, extend_attention, prefill_attention
 
 from kit.attention_spec import AttentionSpec, Cached, Extend, GroupedDecode, Prefill
+from kit.faults.wave import changed_mlir, refuse_idle
 from kit.offline.mlir.kernel import Kernel
 from kit.offline.wave import Emitted, EmittedKernel
+from kit.plan import InjectedFault
 from kit.subjects.kernels.library import Answer, Poison
 from kit.subjects.kernels.tensors import Output, Placing, starts
 from kit.synthetic.attention import AttentionInputs, new_lengths
+
+_KERNELS = {
+    GroupedDecode: ("phase_0", "phase_1"),
+    Extend: ("extend_attention",),
+    Prefill: ("prefill_attention",),
+}
+"""Names of the kernels that SGLang launches for a call."""
 
 
 @dataclass
@@ -25,11 +34,13 @@ class WaveLaunchers:
     Attributes:
         emitted: the kernels so far. execute: whether launches are followed, or do nothing.
         counts: of all executions (`kit.offline.mlir.machine.Machine`).
+        faults: deliberate ones, put into the MLIR that is followed.
     """
 
     emitted: Emitted
     execute: bool = True
     counts: Counter[str] = field(default_factory=Counter)
+    faults: tuple[InjectedFault, ...] = ()
     facts: dict[str, str] = field(default_factory=lambda: {"kernels": decode_attention.__package__ or ""})
     _asked: AttentionSpec | None = None
     _modules: dict[str, Kernel] = field(default_factory=dict)
@@ -50,7 +61,11 @@ class WaveLaunchers:
         return None
 
     def attend(self, spec: AttentionSpec, inputs: AttentionInputs, poison: Poison) -> Answer:
-        """One call of the launcher, as an engine makes it."""
+        """One call of the launcher, as an engine makes it.
+
+        Raises:
+            UsageFault: a fault that is about this call finds no place to act.
+        """
         placing = Placing("cpu", spec.dtype, poison)
         out = placing.output(sum(new_lengths(spec)), spec.query_heads, spec.value_dim)
         launched: list[str] = []
@@ -58,7 +73,8 @@ class WaveLaunchers:
         def follow(kernel: EmittedKernel, tensors: list[Any], scalars: list[int]) -> None:
             launched.append(kernel.name)
             if self.execute:
-                module = self._modules.setdefault(kernel.mlir, Kernel(kernel.mlir))
+                text = changed_mlir(kernel.name, kernel.mlir, self.faults)
+                module = self._modules.setdefault(text, Kernel(text))
                 self.counts.update(module.run([tensor.numpy() for tensor in tensors], scalars))
 
         if spec != self._asked:
@@ -72,6 +88,8 @@ class WaveLaunchers:
                 _extend(spec, inputs, placing, out)
             case Prefill():
                 _prefill(spec, inputs, placing, out)
+        if self.execute:
+            refuse_idle(self.faults, _KERNELS[type(spec)], launched)
         foreign = () if launched else ("nothing was launched",)
         return Answer(out.values(), out.overwritten(), tuple(dict.fromkeys(launched)), foreign)
 

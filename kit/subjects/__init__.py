@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeAlias, Union
 
-from kit.check_spec import CheckSpec
 from kit.plan import (
+    Case,
     CollectiveSession,
     KernelSession,
     NullSession,
@@ -91,12 +91,12 @@ def open_subject(spec: SessionSpec, workspace: Workspace) -> Iterator[Subject]:
                 yield null
 
 
-def prepare_subject(spec: SessionSpec, subject: Subject, cases: Sequence[CheckSpec]) -> dict[str, str]:
+def prepare_subject(spec: SessionSpec, subject: Subject, cases: Sequence[Case]) -> dict[str, str]:
     """Do ahead what the cases of an open subject would else do one after the other; gives facts about it."""
     if isinstance(spec, KernelSession):
         from kit.subjects.kernels.warm import compile_ahead
 
-        return compile_ahead(spec, cases)
+        return compile_ahead(spec, [case.spec for case in cases])
     if isinstance(spec, OfflineSession):
         from kit.subjects.offline import OfflineSubject
 

@@ -1,21 +1,16 @@
 """Compilers and an interpreter as a subject: kernels of SGLang without the hardware that they are for."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import groupby
-from operator import attrgetter
 
-from kit.check_spec import CheckSpec
 from kit.checks.outcome import CheckResult
 from kit.errors import EnvironmentFault
+from kit.offline.asked import Asked, OfflineSpec
 from kit.offline.pool import Pool
-from kit.offline_spec import CompileKernel, ExecuteMlir
-from kit.plan import OfflineSession
+from kit.plan import Case, InjectedFault, OfflineSession
 from kit.subjects.device import device_facts, versions
 from kit.subjects.workspace import Workspace
-
-OfflineSpec = CompileKernel | ExecuteMlir
 
 ITEM_SECONDS = 540.0
 """Time limit of one kernel; the slowest took 134 s on two busy processors (Wave's decode for as many KV heads as query heads)."""
@@ -24,31 +19,33 @@ _PACKAGES = ("wave-lang", "iree-base-compiler", "triton", "torch", "sglang", "nu
 
 @dataclass(frozen=True)
 class OfflineSubject:
-    """Attributes: facts: versions of compilers and of SGLang; the machine's own architecture."""
+    """Attributes: facts: versions of compilers and of SGLang; the machine's own architecture. faults: deliberate ones."""
 
-    pool: Pool[OfflineSpec, CheckResult]
+    pool: Pool[Asked, CheckResult]
     facts: dict[str, str]
+    faults: tuple[InjectedFault, ...] = ()
 
-    def expect(self, specs: Iterable[CheckSpec]) -> None:
-        """Start on these, side by side. Neighbours about one kernel share a process, so that it is emitted once."""
-        known = [spec for spec in specs if isinstance(spec, OfflineSpec)]
-        for _, group in groupby(known, key=kernel_of):
-            self.pool.give(group)
+    def expect(self, cases: Iterable[Case]) -> None:
+        """Start on these, side by side. Those about one kernel share a process, so that it is emitted once for each call."""
+        groups: dict[Hashable, dict[OfflineSpec, list[Asked]]] = {}
+        for case in cases:
+            if isinstance(case.spec, OfflineSpec):
+                asked = Asked(case.spec, (*self.faults, *case.faults))
+                groups.setdefault(asked.kernel, {}).setdefault(case.spec, []).append(asked)
+        for calls in groups.values():
+            self.pool.give(dict.fromkeys(asked for call in calls.values() for asked in call))
 
     def answer(self, spec: OfflineSpec) -> CheckResult:
         """The measurements of one case.
 
         Raises:
             JobDied, JobTimeout: its process gave no answer. NotApplicable: the library cannot be asked this.
+            UsageFault: a fault found no place to act.
         """
-        return self.pool.answer(spec)
-
-
-def kernel_of(spec: OfflineSpec) -> tuple[object, ...]:
-    """What decides the code of a kernel beside the lengths: cases that agree in it can share a process."""
-    library = spec.library if isinstance(spec, CompileKernel) else "wave"
-    sizes = attrgetter("check", "query_heads", "kv_heads", "head_dim", "value_dim", "dtype", "logit_cap")
-    return (library, spec.architecture, *sizes(spec.attention), len(spec.attention.lengths))
+        asked = Asked(spec, self.faults)
+        if not self.pool.has(asked):
+            self.pool.give([asked])
+        return self.pool.answer(asked)
 
 
 @contextmanager
@@ -67,8 +64,8 @@ def open_offline(session: OfflineSession, workspace: Workspace, stand_ins: dict[
         ) from None
     facts = device_facts("cpu") | versions(_PACKAGES) | stand_ins
     facts |= {"compiles_for": " ".join(session.architectures), "peer": "torch, same dtype, on the CPU"}
-    pool: Pool[OfflineSpec, CheckResult] = Pool(answers, workspace.scratch, ITEM_SECONDS)
+    pool: Pool[Asked, CheckResult] = Pool(answers, workspace.scratch, ITEM_SECONDS)
     try:
-        yield OfflineSubject(pool, facts)
+        yield OfflineSubject(pool, facts, workspace.faults)
     finally:
         pool.close()

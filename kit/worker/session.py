@@ -87,7 +87,7 @@ def run_session(plan: Plan, session: Session, workspace: Workspace, pipe: EventW
         with open_subject(session.spec, workspace) as subject:
             _refuse_wrong_architecture(plan, subject)
             cases = plan.cases_of(session.id)
-            facts = subject.facts | prepare_subject(session.spec, subject, [case.spec for case in cases])
+            facts = subject.facts | prepare_subject(session.spec, subject, cases)
             pipe.append(SessionReady(session=session.id, seconds=time.monotonic() - start, facts=facts))
             switched = SwitchedSubject(subject, workspace)
             for case in cases:
