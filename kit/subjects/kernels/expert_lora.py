@@ -51,7 +51,8 @@ class ExpertLoraKernels:
         foreign = [name for name in launched if not any(part in name for part in _KERNELS)]
         if info.has_active_lora and not launched:
             foreign.append("nothing was launched")
-        return Answer(out.values(), out.overwritten(), tuple(launched), tuple(foreign))
+        repeatable = spec.routing == "by-adapter"  # the other way splits sums and adds their parts atomically
+        return Answer(out.values(), out.overwritten(), tuple(launched), tuple(foreign), repeatable)
 
     def plain(self, spec: ExpertLora, inputs: ExpertLoraInputs) -> Values:
         """The peer: for every adapter and expert two matrix products, a factor and a sum in plain torch, each rounded to the dtype."""

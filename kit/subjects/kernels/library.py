@@ -1,7 +1,7 @@
 """The one interface of every attention-kernel library under test."""
 
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Final, Literal, Protocol
 
 from kit.attention_spec import AttentionSpec
 from kit.oracles.metrics import Values
@@ -9,6 +9,9 @@ from kit.synthetic.attention import AttentionInputs
 
 Poison = Literal["nan", "huge"]
 """What fills outputs, workspaces, unused slots and padded rows: NaN, or 1e30 (the largest finite value where that overflows)."""
+
+
+POISONS: Final[tuple[Poison, Poison]] = ("nan", "huge")
 
 
 @dataclass(frozen=True)
@@ -20,12 +23,14 @@ class Answer:
         overwritten: values beyond the rows asked for that the call changed.
         launched: names of the kernels that were seen to run.
         foreign: those of them that are not this library's: a silent fallback.
+        repeatable: the kernels that ran give the same bits for the same inputs. Those that add atomically do not.
     """
 
     out: Values
     overwritten: int
     launched: tuple[str, ...]
     foreign: tuple[str, ...]
+    repeatable: bool = True
 
 
 class AttentionLibrary(Protocol):
