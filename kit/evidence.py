@@ -40,6 +40,28 @@ class ErrorByPosition(_Drawn):
     limit: float
 
 
+class SweepPoint(_Drawn):
+    """A case under one strength of a fault.
+
+    Attributes:
+        strength: None for no fault. red: whether a measurement was outside its limit.
+        measurement, value, limit: of the one that decides.
+    """
+
+    strength: float | None
+    red: bool
+    measurement: str
+    value: float
+    limit: float | None
+
+    @property
+    def margin(self) -> float:
+        """How many times its limit the value is; infinite where the limit is 0."""
+        if not self.limit:
+            return math.inf if self.red else 0.0
+        return self.value / self.limit
+
+
 class LimitUseByHead(_Drawn):
     """How much of its limit the largest error of each head uses: above 1 is outside, NaN where the kernel gave NaN.
 

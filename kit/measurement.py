@@ -1,6 +1,7 @@
 """Measurements: a verdict follows from these alone."""
 
 import math
+from collections.abc import Iterable
 from enum import StrEnum
 from typing import Self
 
@@ -94,3 +95,12 @@ class Measurement(Record):
         if inner == 0.0:
             return math.inf
         return outer / inner
+
+
+def worst(measurements: Iterable[Measurement]) -> Measurement | None:
+    """The judged measurement that decides: outside before inside, then the smallest margin; None without one."""
+
+    def rank(m: Measurement) -> tuple[bool, float]:
+        return m.within, m.margin if m.margin is not None else (float("inf") if m.within else 0.0)
+
+    return min((m for m in measurements if m.judged), key=rank, default=None)

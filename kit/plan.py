@@ -192,6 +192,8 @@ class Case(Record):
         skip: why it does not apply to this profile; None if it does.
         limits: those that differ on this hardware.
         faults: deliberate faults of this case alone; empty except in a self-test (`kit.selftest`).
+        sweep: strengths of its one fault, the weakest first: the smallest that is red is looked for. Empty: the fault is as it says.
+        edition: of an engine's adapters: 0 for those of the catalogue; else their weights are drawn anew.
     """
 
     id: str
@@ -200,6 +202,8 @@ class Case(Record):
     skip: str | None = None
     limits: tuple[OtherLimit, ...] = ()
     faults: tuple[InjectedFault, ...] = ()
+    sweep: tuple[float, ...] = ()
+    edition: int = Field(default=0, ge=0)
 
     @property
     def battery(self) -> str:

@@ -28,6 +28,10 @@ DECODED_ROWS: Final = (1, 2, 15, 16, 17, 63, 64)
 """In decode a row is a token; an engine of kit runs 64 rows at once."""
 INVARIANCE_SIZES: Final = (1, 2, 4, 8, 16, 32, 64)
 MOST_SHARING = 6
+TEXT: Final = "decode-text"
+"""The case of upstream's first batch of texts, base model and two adapters, judged by logprobs; a self-test asks it of every fault."""
+PROMPTS_OF_TEXTS: Final = (17, 64, 33)
+NEW_IN_TEXTS = 32
 SEED = 11
 
 KEPT_OUT: Final = frozenset({"rslora"})
@@ -132,6 +136,9 @@ def decode(profile: Profile, model: ModelShape) -> Aspects:
     identities, lengths = ("rank-64", None, "rank-4", "adapter-0", "rank-64"), (5, 9, 1, 17, 12)
     new = tuple(within_window(model, length, long_text(profile, model)) for length in lengths)
     yield "decode-long", mixed([_batch(identities, lengths, new)], alone="as-prompt")
+    if model.window is None:
+        rows = _batch((None, *adapters_of(model)[:2]), PROMPTS_OF_TEXTS, (NEW_IN_TEXTS,) * 3)
+        yield TEXT, mixed([rows], alone="as-prompt")
 
 
 def others(profile: Profile, model: ModelShape) -> Aspects:

@@ -222,7 +222,7 @@ class Life:
 
     def explanation(self) -> dict[str, JsonValue]:
         """Whose values the first wrong answer has; empty where none is wrong."""
-        if self.wrong is None:
+        if self.wrong is None or not self.subject.explains:
             return {}
         name = self.wrong.question.identity
         held = Held(

@@ -16,6 +16,7 @@ from kit.oracles.attention import Scoring
 from kit.oracles.metrics import Values
 from kit.subjects.kernels.subject import KernelSubject
 from kit.synthetic.attention import attention_inputs, requests
+from kit.upstream_names import COSINE, MAX_ABS
 
 _UPSTREAM = "test_wave_attention_kernels.py of SGLang"
 
@@ -49,6 +50,8 @@ def check(spec: AttentionSpec, subject: KernelSubject) -> CheckResult:
         limits.exactly_none("overwritten", found.overwritten(), "values behind the rows asked for"),
         limits.exactly_none("fallback", len(found.foreign()), "kernels that are not the library's"),
         limits.sane_peer(metrics.rms(peer, oracle), spec.dtype, magnitude, "1", score),
+        limits.context(COSINE, metrics.cosine(served, peer), "1"),
+        limits.context(MAX_ABS, metrics.max_abs(served, peer), "1"),
     ]
     evidence: dict[str, JsonValue] = {
         "worst": _worst_value(served, oracle, peer, inputs.new, heads.worst()),

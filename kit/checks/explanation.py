@@ -11,13 +11,14 @@ _TOLD = 5
 
 
 def explanation(subject: SGLangSubject, compared: Compared, identity: str | None) -> dict[str, JsonValue]:
-    """Evidence ``explanation`` of a comparison that is outside its limits; empty for one within, which costs nothing.
+    """Evidence ``explanation`` of a comparison that is outside its limits; empty for one within, which costs nothing,
+    and in a self-test, where the fault is known.
 
     Attributes of the evidence:
         says: one sentence. right: mean ½Δ² to the right model, nat².
         likeliest: the faults that leave least, each with the mean ½Δ² that it leaves, nat².
     """
-    if compared.permitted.within and compared.largest_error.within:
+    if not subject.explains or (compared.permitted.within and compared.largest_error.within):
         return {}
     answered = Answered(
         identity=identity,

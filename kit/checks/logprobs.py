@@ -128,12 +128,13 @@ def effect(adapted: Compared, base: Compared) -> list[Measurement]:
     """That the adapter moves the served logprobs from the served base model's, by the amount that the oracle says."""
     with np.errstate(invalid="ignore"):
         served_change, change = adapted.served - base.served, adapted.oracle - base.oracle
+        peer_slope = metrics.slope(adapted.peer - base.peer, change)
     expected = metrics.mean_half_square(adapted.oracle, base.oracle)
     noise = limits.noise_rms(adapted.permitted) + limits.noise_rms(base.permitted)
     slope = metrics.slope(served_change, change)
     return [
         limits.effect_size("effect", metrics.mean_half_square(adapted.served, base.served), expected),
-        limits.effect_slope("effect_slope_off_one", slope, noise, metrics.rms(change)),
+        limits.effect_slope("effect_slope_off_one", slope, noise, metrics.rms(change), len(change), peer_slope),
         limits.context("effect_slope", slope, "1", "served change on the oracle's; 1 is right"),
     ]
 

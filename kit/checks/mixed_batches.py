@@ -54,7 +54,7 @@ def _evidence(subject: SGLangSubject, batches: Sequence[MixedBatch], judged: Jud
         "batches": [_batch(place, batch, red, slots) for place, batch in enumerate(batches)],
         "errors": _drawn(judged, worst.batch),
     }
-    if not red:
+    if not red or not subject.explains:
         return found
     summary, told = told_of(subject.oracle, judged, red)
     rows: list[JsonValue] = [_red(judged, row, says) for row, says in zip(red, told, strict=False)]

@@ -9,13 +9,10 @@ from pydantic import JsonValue
 from kit.check_spec import TextBatch, UpstreamSplitting, UpstreamTexts
 from kit.checks.outcome import CheckResult
 from kit.checks.texts import Row, compare_texts, ended
+from kit.checks.upstream_rules import MOST_TOKENS, top_logprobs
 from kit.measurement import Measurement
 from kit.oracles import limits, metrics
-from kit.subjects.continued import TOP
 from kit.subjects.pinned_texts import PinnedTextsSubject
-
-_MOST_TOKENS = 100
-"""Upstream compares the logprobs of prompts up to this length."""
 
 
 def check(spec: UpstreamTexts | UpstreamSplitting, subject: PinnedTextsSubject) -> CheckResult:
@@ -53,20 +50,18 @@ def _prefill(spec: UpstreamTexts, subject: PinnedTextsSubject, numbers: list[int
     """The five largest logprobs after every token of a prompt alone, largest with largest, as upstream compares them."""
     worst, compared = 0.0, 0
     for prompt in (subject.prompts[number] for number in numbers):
-        if len(prompt) > _MOST_TOKENS:
+        if len(prompt) > MOST_TOKENS:
             continue
         (answer,) = subject.continued([prompt], [spec.identity], 1, with_prompt=True)
         logits = subject.peer.last_logits(prompt, spec.identity, len(prompt))
-        shifted = logits - np.max(logits, axis=-1, keepdims=True)
-        logprobs = shifted - np.log(np.sum(np.exp(shifted), axis=-1, keepdims=True))
         assert answer.prompt_top is not None
-        worst = float(np.maximum(worst, metrics.max_abs(answer.prompt_top, -np.sort(-logprobs)[:, :TOP])))
+        worst = float(np.maximum(worst, metrics.max_abs(answer.prompt_top, top_logprobs(logits))))
         compared += 1
     note = (
-        f"prefill_tolerance of {spec.group} in SGLang's lora_utils.py; prompts up to {_MOST_TOKENS} tokens: {compared}"
+        f"prefill_tolerance of {spec.group} in SGLang's lora_utils.py; prompts up to {MOST_TOKENS} tokens: {compared}"
     )
     if not compared:
-        return limits.context("prefill_max_abs", 0.0, "nat", f"no prompt has at most {_MOST_TOKENS} tokens")
+        return limits.context("prefill_max_abs", 0.0, "nat", f"no prompt has at most {MOST_TOKENS} tokens")
     return limits.upstream_at_most("prefill_max_abs", worst, spec.prefill, "nat", note)
 
 

@@ -13,7 +13,16 @@ def selftest(
     fault: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="FAULT[=STRENGTH]", help="Only this fault; may be repeated. Default: every fault, as reported."
+            metavar="FAULT[=STRENGTH]",
+            help="Only this fault; may be repeated. 'all' means every fault as reported, which is the default; 'none' means none.",
+        ),
+    ] = None,
+    sweep: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FAULT",
+            help="Find the smallest strength of this fault that is seen, per dtype; may be repeated, or 'all'. "
+            "Without --fault nothing else is injected.",
         ),
     ] = None,
     case: Annotated[list[str] | None, typer.Option(help="Only cases that match this glob; may be repeated.")] = None,
@@ -34,7 +43,7 @@ def selftest(
     from kit.selftest.report import print_selftest, selftest_html
     from kit.selftest.reports import report_outcomes
 
-    choice = Choice(faults=tuple(fault or ()), rounds=rounds, cases=tuple(case or ()))
+    choice = Choice(tuple(fault or ()), rounds, tuple(case or ()), tuple(sweep or ()))
     prepared = selftest_of(prepare(Request(profile=profile, runtime=runtime, output=output)), choice)
     console = SafeConsole()
     if listed:
@@ -46,7 +55,7 @@ def selftest(
             finished = execute(prepared, stop, progress)
         finished.reserve.free()
         write_reports(finished.result, finished.folder)
-        of_records = () if fault else tuple(report_outcomes(read_folder(finished.folder)))
+        of_records = tuple(report_outcomes(read_folder(finished.folder))) if choice.of_all else ()
         result = outcome_of(finished.result, of_records)
         (finished.folder / "selftest.json").write_text(result.model_dump_json(indent=2) + "\n", encoding="utf-8")
         (finished.folder / "selftest.html").write_bytes(selftest_html(result))

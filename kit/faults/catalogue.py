@@ -44,6 +44,9 @@ FAULTS: dict[str, FaultKind] = {
 MARK = "@"
 """In a self-test, between the id of a case and the fault, or the number of the fault-free round, under which it is asked."""
 
+SWEEP = "sweep:"
+"""Begins the mark of a case that is swept; fault and dtype follow, with a colon between."""
+
 _ONLY_STRENGTH = 1.0
 
 

@@ -4,6 +4,7 @@ The hooked functions stand in SGLang 0.5.17 to 0.5.19.
 """
 
 import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from kit.faults.engine_active import FOLDER, ActiveFaults, mark
 from kit.faults.engine_answers import AnswerFaults
 from kit.faults.engine_batches import BATCH_FAULTS, LoraBatch
 from kit.faults.engine_loads import LoadFaults
+from kit.faults.process_catalogue import SIGNALS
 
 Hook = Callable[..., Any]
 
@@ -21,6 +23,8 @@ def hooks(active: ActiveFaults) -> dict[str, Hook]:
     loads, answers = LoadFaults(active), AnswerFaults(active)
 
     def prepare(original: Hook, manager: Any, forward: Any) -> None:
+        for name in active.strengths.keys() & SIGNALS.keys():
+            os.kill(os.getpid(), signal.Signals[SIGNALS[name]])
         loads.arrive(manager.memory_pool)
         with_faults(active, original, manager, forward)
 

@@ -192,14 +192,16 @@ ENGINE_FAULTS: Final[tuple[FaultKind, ...]] = (
     ),
     _fault("logits-of-next-row", "kernel indexing", "each row of logits is the next one's", "sgl-project/sglang#18649"),
     _fault("logits-bfloat16", "kernel arithmetic", "logits are rounded to bfloat16", "genlm/genlm-backend#66"),
-    _strong(
+    FaultKind(
         "logits-capped",
-        "kernel arithmetic",
         "logits are capped although the model has no cap",
+        "kernel arithmetic",
+        "engine",
         "sgl-project/sglang#33915",
         "the cap",
-        0.0,
-        30.0,
+        neutral=0.0,
+        reported=30.0,
+        neutral_is_infinite=True,
     ),
     _strong(
         "logits-one-token",

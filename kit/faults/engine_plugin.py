@@ -11,6 +11,7 @@ from pathlib import Path
 from kit.errors import EnvironmentFault
 from kit.faults.catalogue import FAULTS
 from kit.faults.engine_active import FOLDER, marked, write_active
+from kit.faults.process_catalogue import SIGNALS
 from kit.paths import package_folder
 from kit.plan import InjectedFault
 
@@ -33,7 +34,7 @@ class EnginePlugin:
 
     def activate(self, faults: tuple[InjectedFault, ...]) -> None:
         """Make those of these faults that act inside the engine the active ones, from its next batch on."""
-        write_active(self.folder, {f.name: f.strength for f in faults if FAULTS[f.name].acts_on == "engine"})
+        write_active(self.folder, {f.name: f.strength for f in faults if _acts_inside(f)})
 
     def confirm(self, schedulers: int) -> None:
         """See that the engine that was started has the hooks.
@@ -60,7 +61,11 @@ class EnginePlugin:
 
 def needs_plugin(faults: tuple[InjectedFault, ...]) -> bool:
     """Whether one of these faults acts inside the engine."""
-    return any(FAULTS[fault.name].acts_on == "engine" for fault in faults)
+    return any(map(_acts_inside, faults))
+
+
+def _acts_inside(fault: InjectedFault) -> bool:
+    return FAULTS[fault.name].acts_on == "engine" or fault.name in SIGNALS
 
 
 def install_plugin(faults: tuple[InjectedFault, ...], scratch: Path) -> EnginePlugin:

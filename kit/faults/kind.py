@@ -38,6 +38,7 @@ class FaultKind:
         strength_means: what the strength says; None where the fault has none.
         neutral: the strength that changes nothing; None where the fault has none.
         reported: the strength that the report tells, or one that is plainly a fault; None where the fault has none.
+        neutral_is_infinite: the fault is the weaker the larger its strength is.
     """
 
     name: str
@@ -48,6 +49,7 @@ class FaultKind:
     strength_means: str | None = None
     neutral: float | None = None
     reported: float | None = None
+    neutral_is_infinite: bool = False
 
     @property
     def as_reported(self) -> str:

@@ -1,4 +1,7 @@
-"""The faults of processes: how a session ends, or what it leaves. They act on the subject that computes nothing (`kit.subjects.null`)."""
+"""The faults of processes: how a session ends, or what it leaves. Data only.
+
+They act on the subject that computes nothing (`kit.subjects.null`), or on the scheduler of a real engine (`kit.faults.engine`).
+"""
 
 from typing import Final, Literal, NamedTuple
 
@@ -24,6 +27,16 @@ ACTS: Final[dict[str, ProcessFault]] = {
 }
 """By fault; any other status than the one here means that the fault was mistaken for something else."""
 
+SIGNALS: Final[dict[str, Literal["SIGKILL", "SIGSTOP"]]] = {"engine-killed": "SIGKILL", "engine-stopped": "SIGSTOP"}
+"""By fault, what SGLang's scheduler sends itself when it is to compute a batch."""
+
+TELLING: Final[dict[str, Literal["failed", "crashed", "timeout"]]] = {
+    **{name: fault.status for name, fault in ACTS.items()},
+    "engine-killed": "crashed",
+    "engine-stopped": "timeout",
+}
+"""By fault of processes, the status that its case must have."""
+
 
 def _fault(name: str, effect: str, report: str | None = None) -> FaultKind:
     return FaultKind(name, effect, "process", "processes", report)
@@ -40,4 +53,6 @@ PROCESS_FAULTS: Final[tuple[FaultKind, ...]] = (
     _fault("process-raises", "the check fails to run", "pytest-dev/pytest#7657"),
     _fault("process-answers-nan", "the session's process measures NaN", "vllm-project/vllm#39148"),
     _fault("process-aborts-at-end", "the session's process aborts after its last answer"),
+    _fault("engine-killed", "the engine's scheduler is killed in the middle of a request", "sgl-project/sglang#25864"),
+    _fault("engine-stopped", "the engine's scheduler stops in the middle of a request and never goes on"),
 )

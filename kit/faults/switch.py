@@ -30,20 +30,24 @@ class SwitchedSubject:
         self._subject = subject
         self._workspace = workspace
         self._faults: Faults = workspace.faults
+        self._edition = 0
 
-    def under(self, faults: Faults) -> "Subject":
+    def under(self, faults: Faults, edition: int = 0) -> "Subject":
         """The subject under these faults and those of its workspace. What was given before must not be asked any more.
+
+        Args:
+            edition: of an engine's adapters (`kit.subjects.session_adapters`).
 
         Raises:
             RuntimeError: the engine refuses an altered adapter. UsageFault: a subject whose faults cannot be changed.
         """
         wanted = (*self._workspace.faults, *faults)
-        if wanted != self._faults:
-            self._subject = self._changed(wanted)
-            self._faults = wanted
+        if (wanted, edition) != (self._faults, self._edition):
+            self._subject = self._changed(wanted, edition)
+            self._faults, self._edition = wanted, edition
         return self._subject
 
-    def _changed(self, wanted: Faults) -> "Subject":
+    def _changed(self, wanted: Faults, edition: int) -> "Subject":
         """Only the kind of subject that is there is imported: others take seconds that count as the case's."""
         from kit.subjects.null import NullSubject
 
@@ -61,22 +65,25 @@ class SwitchedSubject:
         from kit.subjects.sglang_engine import SGLangSubject
 
         if isinstance(subject, SGLangSubject):
-            anew = any(_touches_adapters(fault) for fault in (*self._faults, *wanted))
-            return engine_under(subject, wanted, anew)
+            anew = edition != self._edition or any(map(_touches_adapters, (*self._faults, *wanted)))
+            return engine_under(subject, wanted, anew, edition)
         raise UsageFault(f"the faults of a {type(subject).__name__} cannot be changed", "use 'kit run --inject'")
 
 
-def engine_under(subject: "SGLangSubject", faults: Faults, adapters_anew: bool = True) -> "SGLangSubject":
-    """The same engine under other faults, with an empty radix cache; oracle and peer stay.
+def engine_under(
+    subject: "SGLangSubject", faults: Faults, adapters_anew: bool = True, edition: int = 0
+) -> "SGLangSubject":
+    """The same engine under other faults, with an empty radix cache; oracle and peer stay while the edition does.
 
     Args:
         adapters_anew: load every adapter anew, so that nothing is left of a fault in adapters or in how they were loaded.
+        edition: of the adapters; another than before must be loaded anew.
 
     Raises:
         RuntimeError: the engine refuses an adapter, or it was not started to have its faults changed.
     """
     from kit.faults.apply import served_adapters
-    from kit.subjects.sglang_engine import original_adapters
+    from kit.subjects.session_adapters import forget_edition, original_adapters
 
     before = subject.workspace
     if subject.plugin is None:
@@ -87,12 +94,16 @@ def engine_under(subject: "SGLangSubject", faults: Faults, adapters_anew: bool =
             _done(subject.engine.unload_lora_adapter(name), name)
     subject.plugin.activate(faults)
     if adapters_anew:
-        originals = original_adapters(subject.session, before)
+        originals = original_adapters(subject.session, before, edition)
         served = served_adapters(faults, originals, before.scratch / "switched" / "-".join(f.name for f in faults))
         for name in subject.session.adapters:
             _done(subject.engine.load_lora_adapter(name, str(served[name])), name)
     subject.engine.flush_cache()
-    other = replace(subject, workspace=replace(before, faults=faults), _first_whole={}, _first_answers={}, _texts={})
+    workspace = replace(before, faults=faults)
+    other = replace(subject, workspace=workspace, edition=edition, _first_whole={}, _first_answers={}, _texts={})
+    if edition != subject.edition:
+        forget_edition(before, subject.edition)
+        return other
     for kept in ("oracle", "peer"):
         if kept in vars(subject):
             vars(other)[kept] = vars(subject)[kept]

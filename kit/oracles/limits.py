@@ -22,6 +22,9 @@ UPSTREAM_PREFILL_COSINE = 1.0 - 1e-5
 UPSTREAM_RTOL = 1e-2
 """Extend in test_wave_attention_kernels.py: allclose with rtol 1e-2 against another Triton kernel."""
 
+SLOPE_DEVIATIONS = 5.0
+"""Standard deviations of permitted noise that a slope may be off: by chance once in 1.7 million."""
+
 _FRACTION_BITS: dict[Dtype, int] = {"float32": 23, "bfloat16": 7, "float16": 10}
 
 
@@ -176,23 +179,33 @@ def effect_size(name: str, served: float, expected: float) -> Measurement:
     )
 
 
-def effect_slope(name: str, slope: float, noise_rms: float, effect_rms: float) -> Measurement:
+def effect_slope(
+    name: str, slope: float, noise_rms: float, effect_rms: float, values: int = 1, peer_slope: float = 1.0
+) -> Measurement:
     """An adapter must move logprobs by the amount that the oracle says: |slope − 1| of served change on oracle change.
 
-    With served = oracle + noise, slope − 1 = Σ noise·change / Σ change² ≤ rms(noise) / rms(change) (Cauchy–Schwarz).
+    With served = oracle + noise, slope − 1 = Σ noise·change / Σ change² ≤ rms(noise) / rms(change) (Cauchy–Schwarz). Noise that
+    has nothing to do with the change stays far below that: over n values its standard deviation is rms(noise) / (√n rms(change)).
+    `SLOPE_DEVIATIONS` of them are permitted, and twice what the peer's own slope is off, which is noise that has to do with it.
 
     Args:
         noise_rms: largest rms of the noise that the peer rule permits in the served change, nat.
         effect_rms: rms of the oracle's change, nat.
+        values: n. peer_slope: of the peer's change on the oracle's.
     """
-    limit = noise_rms / effect_rms if effect_rms > 0.0 and math.isfinite(noise_rms) else 0.0
+    limit, note = 0.0, "no effect is expected"
+    if effect_rms > 0.0 and math.isfinite(noise_rms):
+        most = noise_rms / effect_rms
+        usual = SLOPE_DEVIATIONS * most / math.sqrt(values) + PEER_FACTOR * abs(peer_slope - 1.0)
+        limit = min(most, usual) if math.isfinite(usual) else most
+        note = f"slope 1 within permitted noise {noise_rms:.2e} / effect {effect_rms:.2e} nat over {values} values"
     return Measurement(
         name=name,
         value=abs(slope - 1.0),
         comparison=Comparison.AT_MOST,
         limit=limit,
         source=LimitSource.EFFECT,
-        note=f"slope 1 within permitted noise {noise_rms:.2e} / effect {effect_rms:.2e} nat",
+        note=note,
     )
 
 

@@ -1,7 +1,7 @@
 """The result of one run: the versioned model behind ``result.json``, of which every report is a projection."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Final, Literal, Self
@@ -11,7 +11,7 @@ from pydantic_core import PydanticSerializationError
 
 from kit.errors import ExitCode, UsageFault
 from kit.events import Trouble
-from kit.measurement import Measurement, Record
+from kit.measurement import Measurement, Record, worst
 from kit.plan import InjectedFault
 from kit.results.text import printable
 from kit.waiver import Waiver
@@ -68,15 +68,6 @@ class CaseResult(Record):
     def worst(self) -> Measurement | None:
         """The judged measurement that is furthest outside its limit, or nearest to it; None where none was judged."""
         return worst(self.measurements)
-
-
-def worst(measurements: Iterable[Measurement]) -> Measurement | None:
-    """The judged measurement that decides: outside before inside, then the smallest margin; None without one."""
-
-    def rank(m: Measurement) -> tuple[bool, float]:
-        return m.within, m.margin if m.margin is not None else (float("inf") if m.within else 0.0)
-
-    return min((m for m in measurements if m.judged), key=rank, default=None)
 
 
 class SessionResult(Record):

@@ -14,7 +14,7 @@ from pydantic import JsonValue
 
 from kit import __version__
 from kit.events import AnyEvent, CaseFailedToRun, CaseFinished, CaseSkipped, Trouble
-from kit.measurement import Measurement
+from kit.measurement import Measurement, worst
 from kit.plan import Case, Plan
 from kit.profile import Profile
 from kit.results.gaps import problems_of, warnings_of
@@ -27,7 +27,6 @@ from kit.results.model import (
     Status,
     exit_code_of,
     log_file,
-    worst,
 )
 from kit.results.plain import in_words
 from kit.results.text import describe, one_line

@@ -5,34 +5,37 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from kit.batteries import BATTERIES
+from kit.batteries.mixed_batches import TEXT
 from kit.batteries.planned import Planned
+from kit.batteries.sessions import sglang
 from kit.check_spec import (
     AdapterLife,
-    BatchInvariance,
-    CacheReuse,
     CheckSpec,
     DecodeLogprobs,
     FirstRequests,
-    GivenPrompt,
-    MixedBatches,
     NullCheck,
     PromptLogprobs,
 )
 from kit.errors import UsageFault
 from kit.faults.catalogue import FAULTS, MARK, expected_red, fault_text, parse_fault
-from kit.faults.process_catalogue import ACTS
+from kit.faults.process_catalogue import ACTS, SIGNALS, TELLING
 from kit.host.planner import devices_of
 from kit.plan import Case, InjectedFault, NullSession, Plan, Session
 from kit.profile import Profile
+from kit.selftest.cost import cost
+from kit.selftest.rounds import dealt, first_round
+from kit.selftest.sweep import kinds_to_sweep, swept
+from kit.synthetic.catalogue import TINY_QWEN3
 from kit.synthetic.program_names import REFUSED
 from kit.waiver import Waivers
 
-SEED_STEP = 1009
-"""From one fault-free round to the next; far from what any battery takes."""
-
+ALL, NONE = "all", "none"
+_OF_ENGINES = ("adapters", "answers", "engine")
 _FEW = 2
 _ASKED_WHERE_NONE_MUST = 4
 _NULL_SECONDS = 5.0
+_SIGNALLED_SECONDS = 30.0
+"""A case of one short prompt; loading adapters anew is part of it."""
 _INTERPRETED = 20.0
 
 
@@ -41,14 +44,28 @@ class Choice:
     """What a self-test asks.
 
     Attributes:
-        faults: as typed, such as ``adapter-scaling=1.1``; empty means all, as reported.
+        faults: as typed, such as ``adapter-scaling=1.1``; ``all`` means all, as reported, and ``none`` none. Empty means all,
+            or none where something is swept.
         rounds: fault-free rounds over different seeds.
         cases: globs that choose among the profile's cases; empty means all.
+        sweeps: names of the faults whose smallest strength that is seen is looked for, or ``all``.
     """
 
     faults: tuple[str, ...] = ()
     rounds: int = 1
     cases: tuple[str, ...] = ()
+    sweeps: tuple[str, ...] = ()
+
+    @property
+    def of_all(self) -> bool:
+        """Whether no fault was left out by name."""
+        return ALL in self.faults or not (self.faults or self.sweeps)
+
+    @property
+    def asked(self) -> tuple[str, ...]:
+        """The faults to ask about, as typed."""
+        named = tuple(text for text in self.faults if text not in (ALL, NONE))
+        return (*(kind.as_reported for kind in FAULTS.values()), *named) if self.of_all else named
 
 
 def selftest_plan(profile: Profile, waivers: Waivers, choice: Choice, run_id: str) -> Plan:
@@ -57,16 +74,22 @@ def selftest_plan(profile: Profile, waivers: Waivers, choice: Choice, run_id: st
     Raises:
         UsageFault: an unknown fault, or one that no case of this profile is about.
     """
-    asked = choice.faults or tuple(kind.as_reported for kind in FAULTS.values())
-    faults = tuple(fault for fault in dict.fromkeys(parse_fault(text) for text in asked) if not _beside_the_plan(fault))
+    faults = tuple(fault for fault in dict.fromkeys(map(parse_fault, choice.asked)) if not _beside_the_plan(fault))
+    kinds = kinds_to_sweep(choice.sweeps)
     known = [planned for planned in _cases(profile, waivers) if _is_chosen(planned.case, choice.cases)]
     chosen: list[Planned] = []
     for fault in faults:
-        found = list(_of_process(profile, fault) if fault.name in ACTS else under(fault, known))
-        if not found and choice.faults:
+        found = list(_of_process(profile, fault) if fault.name in TELLING else under(fault, known))
+        if not found and not choice.of_all:
             raise UsageFault(f"no case of profile {profile.name} is about the fault '{fault.name}'", "leave it out")
         chosen += found
-    chosen += _without(choice.rounds, known, chosen)
+    asked = {planned.case.id.partition(MARK)[0] for planned in chosen}
+    engines = {planned.session.id for planned in chosen}
+    for kind in kinds:
+        chosen += swept(kind, _ranked(_about(InjectedFault(name=kind.name, strength=1.0), known)))
+    if faults and choice.rounds:
+        chosen += first_round(known, asked)
+    chosen += dealt(range(1 if faults else 0, choice.rounds), known, engines)
     if not chosen:
         raise UsageFault("nothing is left to ask", "choose other faults or cases")
     sessions = {planned.session.id: planned.session for planned in chosen}
@@ -87,20 +110,31 @@ def _beside_the_plan(fault: InjectedFault) -> bool:
 
 
 def under(fault: InjectedFault, known: Sequence[Planned]) -> Iterator[Planned]:
-    """The cheapest cases of each battery that must see a fault, of different sessions where there are; else those that might."""
-    must = [planned for planned in known if expected_red((fault,), planned.case)]
-    if must:
+    """The cheapest cases of each battery that must see a fault, of different sessions where there are; else those that might.
+
+    Beside them stands one in which texts of three identities are generated, so that upstream's rules on texts can judge too.
+    """
+    about = _about(fault, known)
+    if not any(expected_red((fault,), planned.case) for planned in about):
+        chosen = _spread(about, _ASKED_WHERE_NONE_MUST)
+    else:
         chosen = [
             planned
             for battery in BATTERIES
-            for planned in _spread([p for p in must if p.case.battery == battery], _FEW)
+            for planned in _spread([p for p in about if p.case.battery == battery], _FEW)
         ]
-    else:
-        engine = FAULTS[fault.name].acts_on == "engine"
-        chosen = _spread([p for p in known if engine and _might_see(fault.name, p)], _ASKED_WHERE_NONE_MUST)
+    if about and FAULTS[fault.name].acts_on in _OF_ENGINES:
+        chosen += [p for p in known if p.case.id.endswith(f"/{TEXT}") and p not in chosen][:1]
     for session, case in chosen:
         other = case.model_copy(update={"id": f"{case.id}{MARK}{fault_text(fault)}", "faults": (fault,)})
         yield Planned(session, other)
+
+
+def _about(fault: InjectedFault, known: Sequence[Planned]) -> list[Planned]:
+    """The cases that must see a fault; where there is none, those that might."""
+    must = [planned for planned in known if expected_red((fault,), planned.case)]
+    engine = FAULTS[fault.name].acts_on == "engine"
+    return must or [planned for planned in known if engine and _might_see(fault.name, planned)]
 
 
 def _cases(profile: Profile, waivers: Waivers) -> Iterator[Planned]:
@@ -122,10 +156,15 @@ def _is_chosen(case: Case, globs: Sequence[str]) -> bool:
 
 def _spread(planned: Iterable[Planned], most: int) -> list[Planned]:
     """The cheapest, one session after another."""
-    ordered = sorted(planned, key=lambda p: (_cost(p.case.spec) * _slowness(p.session), p.case.id))
+    return _ranked(planned)[:most]
+
+
+def _ranked(planned: Iterable[Planned]) -> list[Planned]:
+    """The cheapest of each session, the cheapest first; then all others in that order."""
+    ordered = sorted(planned, key=lambda p: (cost(p.case.spec) * _slowness(p.session), p.case.id))
     first = {p.session.id: p for p in reversed(ordered)}
     ranked = [p for p in ordered if first[p.session.id] is p]
-    return (ranked + [p for p in ordered if first[p.session.id] is not p])[:most]
+    return ranked + [p for p in ordered if first[p.session.id] is not p]
 
 
 def _might_see(fault: str, planned: Planned) -> bool:
@@ -145,43 +184,22 @@ def _slowness(session: Session) -> float:
     return _INTERPRETED if session.spec.environment.get("TRITON_INTERPRET") == "1" else 1.0
 
 
-def _cost(spec: CheckSpec) -> float:
-    """About how many tokens are computed; only an order follows from it."""
-    match spec:
-        case PromptLogprobs(prompt_lengths=lengths):
-            return 20.0 * len(lengths) + sum(lengths)
-        case MixedBatches(batches=batches) | BatchInvariance(batches=batches):
-            return 2.0 * sum(sum(batch.prompt_lengths) + 20.0 * sum(batch.new_tokens) for batch in batches)
-        case DecodeLogprobs(prompt_length=length, new_tokens=new) | CacheReuse(prompt_length=length, new_tokens=new):
-            return length + 20.0 * new
-        case GivenPrompt(tokens=tokens):
-            return 20.0 + len(tokens)
-        case _:
-            heads, lengths = getattr(spec, "query_heads", 1), getattr(spec, "lengths", (1000,))
-            return float(heads * sum(lengths))
-
-
-def _without(rounds: int, known: Sequence[Planned], chosen: Sequence[Planned]) -> Iterator[Planned]:
-    """The same cases without a fault: as they are, then with other seeds."""
-    asked = {planned.case.id.partition(MARK)[0] for planned in chosen}
-    for session, case in known:
-        if case.id not in asked or case.battery not in BATTERIES:
-            continue
-        seed = getattr(case.spec, "seed", None)
-        for number in range(rounds if seed is not None else min(rounds, 1)):
-            spec = case.spec.model_copy(update={"seed": seed + SEED_STEP * number}) if seed is not None else case.spec
-            yield Planned(session, case.model_copy(update={"id": f"{case.id}{MARK}{number}", "spec": spec}))
-
-
 def _of_process(profile: Profile, fault: InjectedFault) -> Iterator[Planned]:
-    """The subject that computes nothing, in a session of its own that ends in the way of the fault."""
-    act = ACTS[fault.name].act
-    session = Session(
-        id=f"null-{fault.name}",
-        spec=NullSession(abort_at_end=act is None),
-        start_seconds=60.0,
-        case_seconds=_NULL_SECONDS,
-    )
-    case_id = f"process/null/{fault.name}{MARK}{fault.name}"
-    spec = NullCheck(act=act or "pass")
+    """A session of its own that ends in the way of the fault: the subject that computes nothing, or an engine with one adapter."""
+    spec: CheckSpec
+    if fault.name in SIGNALS:
+        adapter = TINY_QWEN3.adapters[0].name
+        session = sglang(profile, TINY_QWEN3, (adapter,), fault.name)
+        session = session.model_copy(update={"case_seconds": _SIGNALLED_SECONDS})
+        spec, subject = PromptLogprobs(adapter=adapter, prompt_lengths=(17,), seed=0), TINY_QWEN3.name
+    else:
+        act = ACTS[fault.name].act
+        session = Session(
+            id=f"null-{fault.name}",
+            spec=NullSession(abort_at_end=act is None),
+            start_seconds=60.0,
+            case_seconds=_NULL_SECONDS,
+        )
+        spec, subject = NullCheck(act=act or "pass"), "null"
+    case_id = f"process/{subject}/{fault.name}{MARK}{fault.name}"
     yield Planned(session, Case(id=case_id, session=session.id, spec=spec, faults=(fault,)))

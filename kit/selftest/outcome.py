@@ -5,13 +5,12 @@ from typing import Literal
 
 from pydantic import Field
 
-from kit.faults.catalogue import FAULTS, MARK, parse_fault
-from kit.faults.process_catalogue import ACTS
+from kit.faults.catalogue import FAULTS, MARK, SWEEP, parse_fault
+from kit.faults.process_catalogue import TELLING
 from kit.measurement import Measurement, Record
 from kit.results.model import CaseResult, RunResult, Status
-
-UPSTREAM_HALF_SQUARE = 5e-3
-"""nat²: the limit of mean ½Δ² in SGLang's test_lora_*_logprob_diff.py."""
+from kit.selftest.sweep import SweepOutcome, sweep_outcome
+from kit.selftest.upstream import Said, alarms_of, said_of
 
 _CAUGHT = (Status.FAILED, Status.CRASHED, Status.TIMEOUT)
 _GREEN = (Status.PASSED, Status.UNEXPECTED_PASS)
@@ -41,7 +40,7 @@ class FaultOutcome(Record):
         asked: cases that gave a verdict. missing: cases that gave none.
         caught: those that were red, the clearest first.
         batteries: of the cases asked, and whether one of them saw it.
-        upstream: whether upstream's limit of mean ½Δ² would have been passed in some case asked; None where none measures it.
+        upstream: what each of upstream's rules says of the same answers (`kit.selftest.upstream`); empty where there are none.
     """
 
     fault: str
@@ -54,7 +53,7 @@ class FaultOutcome(Record):
     missing: tuple[str, ...]
     caught: tuple[Caught, ...]
     batteries: dict[str, bool]
-    upstream: bool | None
+    upstream: dict[str, Said]
 
     @property
     def verdict(self) -> Literal["caught", "not caught", "not asked"]:
@@ -70,31 +69,41 @@ class SelftestResult(Record):
     Attributes:
         run_id, profile: of the run. seconds: how long it took.
         faults: in the order of the catalogue.
+        rounds: without a fault, each over seeds of its own.
         quiet: fault-free cases that were green. alarms: those that were not, each with status and reason.
+        upstream_alarms: by upstream's rule, how many fault-free cases do not pass it, and how many it can judge.
+        sweeps: the smallest strengths that were seen.
     """
 
-    schema_version: Literal[1] = 1
+    schema_version: Literal[2] = 2
     run_id: str
     profile: str
     seconds: float
     faults: tuple[FaultOutcome, ...]
+    rounds: int = Field(ge=0)
     quiet: int = Field(ge=0)
     alarms: tuple[str, ...]
+    upstream_alarms: dict[str, tuple[int, int]]
+    sweeps: tuple[SweepOutcome, ...] = ()
 
     @property
     def good(self) -> bool:
-        """Every fault that was to be asked about was caught, and nothing was red without one."""
-        return not self.alarms and all(outcome.caught for outcome in self.faults)
+        """Every fault that was to be asked about was caught, swept ones at their largest, and nothing was red without one."""
+        seen = all(sweep.status in _GREEN for sweep in self.sweeps)
+        return seen and not self.alarms and all(outcome.caught for outcome in self.faults)
 
 
 def outcome_of(result: RunResult, of_records: tuple[FaultOutcome, ...] = ()) -> SelftestResult:
     """The self-test's result from that of its run, and from what was made of the record of that run."""
     by_fault: dict[str, list[CaseResult]] = {}
     without: list[CaseResult] = []
+    sweeps: list[CaseResult] = []
     for case in result.cases:
         mark = case.id.partition(MARK)[2]
         if mark.isdecimal():
             without.append(case)
+        elif mark.startswith(SWEEP):
+            sweeps.append(case)
         else:
             by_fault.setdefault(mark, []).append(case)
     order = list(FAULTS)
@@ -104,19 +113,21 @@ def outcome_of(result: RunResult, of_records: tuple[FaultOutcome, ...] = ()) -> 
         profile=result.profile.name,
         seconds=result.finished - result.started,
         faults=(*(_fault_outcome(text, by_fault[text]) for text in faults), *of_records),
+        rounds=len({case.id.partition(MARK)[2] for case in without}),
         quiet=sum(case.status in _GREEN for case in without),
         alarms=tuple(f"{c.id}: {c.status.value}: {c.reason}" for c in without if c.status not in _GREEN),
+        upstream_alarms=alarms_of(without),
+        sweeps=tuple(map(sweep_outcome, sweeps)),
     )
 
 
 def _fault_outcome(text: str, cases: list[CaseResult]) -> FaultOutcome:
     kind = FAULTS[parse_fault(text).name]
-    telling = (Status(ACTS[kind.name].status),) if kind.name in ACTS else _CAUGHT
+    telling = (Status(TELLING[kind.name]),) if kind.name in TELLING else _CAUGHT
     asked = [case for case in cases if case.status in (*_CAUGHT, *_GREEN)]
     seen = [case for case in asked if case.status in telling]
     caught = sorted((_caught(case) for case in seen), key=lambda c: c.margin or 0.0)
     red = {case.battery for case in seen}
-    squares = [m.value for case in asked for m in case.measurements if m.name == "mean_half_square"]
     return FaultOutcome(
         fault=text,
         name=kind.name,
@@ -128,7 +139,7 @@ def _fault_outcome(text: str, cases: list[CaseResult]) -> FaultOutcome:
         missing=tuple(f"{_plain(case)}: {case.status.value}" for case in cases if case not in asked),
         caught=tuple(caught),
         batteries={case.battery: case.battery in red for case in asked},
-        upstream=any(not value <= UPSTREAM_HALF_SQUARE for value in squares) if squares else None,
+        upstream=said_of(asked),
     )
 
 

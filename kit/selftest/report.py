@@ -9,7 +9,9 @@ from rich.table import Table
 from rich.text import Text
 
 from kit.results.text import number, printable
+from kit.selftest.comparison import comparison
 from kit.selftest.outcome import FaultOutcome, SelftestResult
+from kit.selftest.upstream import RULES, together
 
 _HERE = Path(__file__).parent
 _CSS = _HERE.parent / "results" / "report" / "report.css"
@@ -19,7 +21,7 @@ _STYLES = {"caught": "green", "not caught": "bold red", "not asked": "yellow"}
 def print_selftest(result: SelftestResult, console: Console) -> None:
     """A row per fault, then the false alarms, then one line that sums up."""
     table = Table(box=None, pad_edge=False)
-    for title in ("fault", "verdict", "by", "margin", "upstream's limit"):
+    for title in ("fault", "verdict", "by", "margin", "upstream's rules"):
         table.add_column(title, overflow="fold")
     for outcome in result.faults:
         first = outcome.caught[0] if outcome.caught else None
@@ -31,18 +33,22 @@ def print_selftest(result: SelftestResult, console: Console) -> None:
             upstream_of(outcome),
         )
     console.print(table)
+    if result.sweeps:
+        console.print(_sweeps(result))
+    if result.faults:
+        console.print(_comparison(result))
     for alarm in result.alarms:
         console.print(Text(f"FALSE ALARM  {printable(alarm)}", "bold red"))
     console.print(sentence(result))
 
 
 def sentence(result: SelftestResult) -> str:
-    """One line on the whole: how many were caught, how many false alarms, and what upstream's limit would have caught."""
+    """One line on the whole: how many were caught, how many false alarms, and what upstream's rules would have caught."""
     caught = sum(outcome.verdict == "caught" for outcome in result.faults)
-    measured = [outcome for outcome in result.faults if outcome.upstream is not None]
-    seen = sum(bool(outcome.upstream) for outcome in measured)
-    upstream = f"; upstream's limit of mean ½Δ² sees {seen} of {len(measured)} on the same answers" if measured else ""
-    alarms = f"{len(result.alarms)} false alarms in {len(result.alarms) + result.quiet} fault-free cases"
+    seen, judged = comparison(result)[-1].upstream
+    upstream = f"; upstream's rules see {seen} of {judged} on the same answers" if judged else ""
+    cases = len(result.alarms) + result.quiet
+    alarms = f"{len(result.alarms)} false alarms in {cases} fault-free cases of {result.rounds} rounds"
     return f"caught {caught} of {len(result.faults)} faults; {alarms}{upstream}; {result.seconds:.0f} s"
 
 
@@ -53,8 +59,50 @@ def margin_of(outcome: FaultOutcome) -> str:
 
 
 def upstream_of(outcome: FaultOutcome) -> str:
-    """What upstream's limit says of the same answers."""
-    return "" if outcome.upstream is None else "caught" if outcome.upstream else "passed"
+    """What upstream's rules say of the same answers, together; and which of them caught it."""
+    rules = [rule for rule, said in outcome.upstream.items() if said == "caught"]
+    said = together(outcome.upstream.values())
+    return "" if said == "cannot judge" else f"caught: {', '.join(rules)}" if rules else said
+
+
+def percent(value: float | None) -> str:
+    """A deviation as a percentage; empty where there is none."""
+    return "" if value is None else f"{number(100.0 * value)} %"
+
+
+def _sweeps(result: SelftestResult) -> Table:
+    table = Table(box=None, pad_edge=False, title="smallest strengths that are seen", title_justify="left")
+    for title in ("fault", "dtype", "case", "seen from", "off by", "by", "× limit", "below", "× limit", "without"):
+        table.add_column(title, overflow="fold")
+    for one in result.sweeps:
+        table.add_row(
+            one.fault,
+            one.dtype,
+            one.case,
+            _plain(one.smallest) or one.status,
+            percent(one.deviation),
+            one.measurement,
+            _plain(one.margin),
+            _plain(one.below),
+            _plain(one.margin_below),
+            _plain(one.free),
+        )
+    return table
+
+
+def _plain(value: float | None) -> str:
+    return "" if value is None else f"{value:.6g}" if abs(value - 1.0) < 0.1 else number(value)
+
+
+def _comparison(result: SelftestResult) -> Table:
+    table = Table(box=None, pad_edge=False, title="caught / could judge, on the same answers", title_justify="left")
+    for title in ("at fault", "kit", *(rule.name for rule in RULES), "upstream's together"):
+        table.add_column(title, overflow="fold")
+    for row in comparison(result):
+        table.add_row(row.where, f"{row.kit} / {row.faults}", *row.cells)
+    alarms = [f"{red} / {judged}" if judged else "" for red, judged in result.upstream_alarms.values()]
+    table.add_row("no fault", f"{len(result.alarms)} / {len(result.alarms) + result.quiet}", *alarms, "")
+    return table
 
 
 def selftest_html(result: SelftestResult) -> bytes:
@@ -68,6 +116,10 @@ def selftest_html(result: SelftestResult) -> bytes:
         batteries=list(dict.fromkeys(name for outcome in result.faults for name in outcome.batteries)),
         margin_of=margin_of,
         upstream_of=upstream_of,
+        percent=percent,
+        plain=_plain,
+        rules=RULES,
+        comparison=comparison(result),
         css=Markup(_CSS.read_text(encoding="utf-8")),
     )
     return text.encode("utf-8", "backslashreplace")

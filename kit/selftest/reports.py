@@ -50,7 +50,7 @@ def report_outcomes(files: Files, kinds: Sequence[FaultKind] = REPORT_FAULTS) ->
             missing=(),
             caught=caught,
             batteries={"verify": bool(caught)},
-            upstream=None,
+            upstream={},
         )
 
 

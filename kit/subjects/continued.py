@@ -84,7 +84,7 @@ def _read(answer: dict[str, Any], new_tokens: int, with_prompt: bool) -> Continu
         logprobs[place] = np.nan if entry[0] is None else float(entry[0])
     top = told["output_top_logprobs"]
     prompt_top = (
-        np.array([_largest(place) for place in [*told["input_top_logprobs"][1:], top[0]]]) if with_prompt else None
+        np.array([largest(place) for place in [*told["input_top_logprobs"][1:], top[0]]]) if with_prompt else None
     )
     return Continued(tokens, logprobs, tuple(_choices(place) for place in top[: len(tokens)]), prompt_top)
 
@@ -93,6 +93,7 @@ def _choices(entries: Sequence[Sequence[Any]] | None) -> tuple[Choice, ...]:
     return tuple(Choice(token=int(entry[1]), logprob=float(entry[0])) for entry in entries or ())
 
 
-def _largest(entries: Sequence[Sequence[Any]] | None) -> list[float]:
+def largest(entries: Sequence[Sequence[Any]] | None) -> list[float]:
+    """The `TOP` largest logprobs of one place, as SGLang returns them: (logprob, token id, …) each; NaN for what is missing."""
     values = [float(entry[0]) for entry in entries or ()][:TOP]
     return values + [np.nan] * (TOP - len(values))

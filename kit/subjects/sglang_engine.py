@@ -16,7 +16,6 @@ from pydantic import JsonValue
 
 from kit.faults.apply import served_adapters, served_logprobs
 from kit.faults.engine_plugin import EnginePlugin, install_plugin, needs_plugin
-from kit.names import unknown
 from kit.oracles.limits import Dtype
 from kit.oracles.metrics import Values
 from kit.oracles.reference import LogprobOracle
@@ -24,9 +23,11 @@ from kit.plan import ProcessSpec, SGLangSession
 from kit.subjects.continued import Continued, continued
 from kit.subjects.device import device_facts, versions
 from kit.subjects.engine_life import EngineLife
+from kit.subjects.overheard import Heard, Overheard
+from kit.subjects.session_adapters import original_adapters
 from kit.subjects.transformers_peer import TransformersPeer
 from kit.subjects.workspace import Workspace
-from kit.synthetic.catalogue import adapter_folder, find_model, model_folder
+from kit.synthetic.catalogue import find_model, model_folder
 from kit.synthetic.prompts import prompts as seeded_prompts
 
 _MOST_TOKENS = 16384
@@ -81,6 +82,8 @@ class SGLangSubject:
     Attributes:
         life: of the engine. facts: versions, device, settings, stand-ins, faults.
         plugin: with which faults act inside the engine; None where there is none.
+        heard: where a self-test keeps all answers of ``generate``; None where they are not kept.
+        edition: of the adapters: 0 for those of the catalogue, else drawn anew (`kit.subjects.session_adapters`).
     """
 
     session: SGLangSession
@@ -88,6 +91,8 @@ class SGLangSubject:
     life: EngineLife
     facts: dict[str, str]
     plugin: EnginePlugin | None = None
+    heard: list[Heard] | None = None
+    edition: int = 0
     _first_whole: dict[tuple[str | None, tuple[int, ...], int], Whole] = field(default_factory=dict)
     _first_answers: dict[tuple[str | None, tuple[int, ...]], Served] = field(default_factory=dict)
     _texts: dict[_Question, list[Continued]] = field(default_factory=dict)
@@ -95,7 +100,12 @@ class SGLangSubject:
     @property
     def engine(self) -> Any:
         """The living `sglang.Engine`."""
-        return self.life.engine
+        return self.life.engine if self.heard is None else Overheard(self.life.engine, self.heard)
+
+    @property
+    def explains(self) -> bool:
+        """Whether a red case looks for what its values are like, which takes seconds; not in a self-test, which knows the fault."""
+        return self.heard is None
 
     @property
     def vocabulary(self) -> int:
@@ -194,7 +204,7 @@ class SGLangSubject:
 
     @property
     def _adapters(self) -> dict[str, Path]:
-        return original_adapters(self.session, self.workspace)
+        return original_adapters(self.session, self.workspace, self.edition)
 
 
 def prompt_logprobs(
@@ -276,19 +286,6 @@ def _generated(told: dict[str, Any], new_tokens: int) -> Generated:
     return Generated(served.logprobs, served.tokens, cached=int(told["cached_tokens"]))
 
 
-def original_adapters(session: SGLangSession, workspace: Workspace) -> dict[str, Path]:
-    """Folders of the session's adapters by name.
-
-    Raises:
-        UsageFault: the model has no such adapter.
-    """
-    known = {adapter.name for adapter in find_model(session.model).all_adapters}
-    for name in session.adapters:
-        if name not in known:
-            raise unknown("adapter", name, known)
-    return {name: workspace.assets / adapter_folder(session.model, name) for name in session.adapters}
-
-
 def served_model(session: SGLangSession, original: Path, scratch: Path) -> Path:
     """The model's folder as the engine is given it: the original, or one whose config.json declares the session's dtype.
 
@@ -349,7 +346,8 @@ def open_sglang(session: SGLangSession, workspace: Workspace, stand_ins: dict[st
     with EngineLife(arguments, lambda engine: _warm_up(engine, session)) as life:
         if plugin:
             plugin.confirm(schedulers=int(arguments.get("tp_size", 1)))
-        yield SGLangSubject(session, workspace, life, _facts(session, workspace, arguments, device | stand_ins), plugin)
+        facts = _facts(session, workspace, arguments, device | stand_ins)
+        yield SGLangSubject(session, workspace, life, facts, plugin, heard=[] if workspace.switched else None)
 
 
 def _warm_up(engine: Any, session: SGLangSession) -> None:

@@ -8,8 +8,7 @@ import time
 import traceback
 from pathlib import Path
 
-from kit.checks import NotApplicable, run_check
-from kit.checks.outcome import with_limits
+from kit.checks import NotApplicable
 from kit.errors import KitError
 from kit.events import (
     CaseFailedToRun,
@@ -26,6 +25,7 @@ from kit.plan import Case, Plan, Session
 from kit.process import die_with_parent
 from kit.subjects import Subject, Workspace, open_subject, prepare_subject
 from kit.worker.arguments import parse_session_arguments
+from kit.worker.trial import Trials
 
 
 def _trouble_of(error: BaseException) -> Trouble:
@@ -41,11 +41,11 @@ def _one_line(error: BaseException) -> str:
     return text if isinstance(error, KitError) else f"{type(error).__name__}: {text}"
 
 
-def _answer(case: Case, session: Session, switched: SwitchedSubject, pipe: EventWriter) -> None:
+def _answer(case: Case, session: Session, trials: Trials, pipe: EventWriter) -> None:
     pipe.append(CaseStarted(session=session.id, case=case.id))
     start = time.monotonic()
     try:
-        result = with_limits(run_check(case.spec, switched.under(case.faults)), case.limits)
+        result = trials.answer(case)
     except NotApplicable as reason:
         pipe.append(CaseSkipped(session=session.id, case=case.id, reason=str(reason)))
     except Exception as error:
@@ -89,9 +89,9 @@ def run_session(plan: Plan, session: Session, workspace: Workspace, pipe: EventW
             cases = plan.cases_of(session.id)
             facts = subject.facts | prepare_subject(session.spec, subject, cases)
             pipe.append(SessionReady(session=session.id, seconds=time.monotonic() - start, facts=facts))
-            switched = SwitchedSubject(subject, workspace)
+            trials = Trials(SwitchedSubject(subject, workspace))
             for case in cases:
-                _answer(case, session, switched, pipe)
+                _answer(case, session, trials, pipe)
     except Exception as error:
         traceback.print_exc()
         pipe.append(SessionEnded(session=session.id, trouble=_trouble_of(error), reason=_one_line(error)))
@@ -107,7 +107,7 @@ def main() -> None:
     session = next(s for s in plan.sessions if s.id == arguments.session)
     scratch: Path = arguments.scratch / session.id
     scratch.mkdir(parents=True, exist_ok=True)
-    changing = any(case.faults for case in plan.cases_of(session.id))
+    changing = any(case.faults or case.edition for case in plan.cases_of(session.id))
     workspace = Workspace(arguments.assets, scratch, plan.faults, arguments.pinned, changing)
     run_session(plan, session, workspace, EventWriter(events))
 

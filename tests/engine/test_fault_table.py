@@ -72,6 +72,7 @@ class Merged:
 
     vocabulary = 2047
     session = SimpleNamespace(dtype="float32")
+    explains = True
 
     def __init__(self, model: Path, scratch: Path) -> None:
         self._originals = {name: model / "adapters" / name for name in ADAPTERS}

@@ -1,4 +1,7 @@
-"""A selection of the self-test over every battery, with one engine: every fault is caught, and nothing is red without one."""
+"""A selection of the self-test over every battery, with one engine: every fault is caught, and nothing is red without one.
+
+The same engine is asked for the smallest error of scaling that is seen, and for three fault-free rounds.
+"""
 
 import importlib.util
 from pathlib import Path
@@ -8,6 +11,7 @@ import pytest
 from kit.faults.report_catalogue import REPORT_FAULTS
 from kit.results.sums import faults_in_sums, read_folder
 from kit.selftest.outcome import SelftestResult
+from kit.selftest.upstream import together
 from tests.jobs import kit
 
 pytestmark = [
@@ -39,11 +43,19 @@ CASES = (
 def test_ten_faults_are_caught_and_none_is_seen_where_there_is_none(tmp_path: Path) -> None:
     folder = tmp_path / "selftest"
     chosen = [text for fault in FAULTS for text in ("--fault", fault)] + [t for case in CASES for t in ("--case", case)]
-    ended = kit("selftest", "--output", str(folder), *chosen)
+    further = ("--sweep", "adapter-scaling", "--rounds", "3")
+    ended = kit("selftest", "--output", str(folder), *chosen, *further)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     found = SelftestResult.model_validate_json((folder / "selftest.json").read_bytes())
     seen = {outcome.fault: {name for name, caught in outcome.batteries.items() if caught} for outcome in found.faults}
     assert seen == FAULTS
-    assert (found.alarms, found.quiet) == ((), 5)
+    assert (found.alarms, found.rounds) == ((), 3)
+    smallest = [sweep.deviation for sweep in found.sweeps]
+    assert len(smallest) == 2
+    assert all(deviation is not None and deviation <= 1e-3 for deviation in smallest)
+    upstream = {outcome.name: together(outcome.upstream.values()) for outcome in found.faults}
+    assert upstream["adapter-missing"] == upstream["kernel-workspace-unwritten"] == "caught"
+    assert upstream["logits-temperature"] == "passed"
+    assert upstream["process-killed"] == "cannot judge"
     assert list(faults_in_sums(read_folder(folder))) == []
     assert not {kind.name for kind in REPORT_FAULTS} & seen.keys()

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from shlex import quote
 
-from kit.faults.catalogue import MARK, fault_text
+from kit.faults.catalogue import MARK, SWEEP, fault_text
 from kit.measurement import Measurement
 from kit.results.model import CaseResult, RunResult, Status
 from kit.results.text import number, printable
@@ -61,6 +61,15 @@ _ON_SIGNALS = {
 }
 
 
+def _asked(mark: str) -> str:
+    """The options of ``kit selftest`` by the mark of a case: of a fault-free round, of a sweep, or of a fault."""
+    if mark.isdecimal():
+        return f"--fault none --rounds {int(mark) + 1}"
+    if mark.startswith(SWEEP):
+        return f"--sweep {quote(mark.removeprefix(SWEEP).partition(':')[0])} --rounds 0"
+    return f"--fault {quote(mark)} --rounds 0"
+
+
 _EXCEPTION = re.compile(r"\b(?:Type|Attribute|Import|ModuleNotFound|Key|Value|Name|NotImplemented)Error\b")
 
 
@@ -94,10 +103,8 @@ class Hints:
         runtime = f" --runtime {self.result.runtime}" if self.result.runtime else ""
         plain, selftest, under = case.id.partition(MARK)
         if selftest:
-            asked = f"--rounds {int(under) + 1}" if under.isdecimal() else f"--fault {quote(under)} --rounds 0"
-            return printable(
-                f"kit selftest --profile {self.result.profile.name}{runtime} --case {quote(plain)} {asked}"
-            )
+            command = f"kit selftest --profile {self.result.profile.name}{runtime} --case {quote(plain)}"
+            return printable(f"{command} {_asked(under)}")
         injected = "".join(f" --inject {fault_text(fault)}" for fault in self.result.faults)
         return printable(f"kit run --profile {self.result.profile.name}{runtime} --case {quote(case.id)}{injected}")
 

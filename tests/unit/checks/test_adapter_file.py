@@ -47,6 +47,7 @@ class Engine:
 
     vocabulary = 2047
     session = SimpleNamespace(dtype="float32", adapters=NAMES)
+    explains = True
 
     def __init__(
         self,

@@ -38,6 +38,7 @@ class Engine:
 
     vocabulary = 2047
     session = SimpleNamespace(dtype="float32", adapters=NAMES, model="tiny-qwen3")
+    explains = True
 
     def __init__(
         self, oracle: LogprobOracle, assets: Path, scratch: Path, mistake: str = "", caching: bool = False

@@ -56,6 +56,7 @@ class Engine:
     cached: Iterator[int] = field(default_factory=lambda: repeat(0))
     prompt_error: float = 0.0
     vocabulary: int = 2047
+    explains: bool = True
     session: SimpleNamespace = field(default_factory=lambda: SimpleNamespace(dtype="float32"))
 
     @property

@@ -47,6 +47,7 @@ class Engine:
 
     vocabulary = 2047
     session = SimpleNamespace(dtype="float32")
+    explains = True
 
     def __init__(self, oracle: LogprobOracle, single: Answer) -> None:
         honest = rounded(oracle, seed=9)

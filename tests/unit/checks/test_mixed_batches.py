@@ -57,6 +57,7 @@ class Engine:
     noise: float = NOISE
     left_over: dict[str, str] = field(default_factory=dict)
     vocabulary: int = 2047
+    explains: bool = True
     session: SimpleNamespace = field(default_factory=lambda: SimpleNamespace(dtype="float32", engine={}))
     first: dict = field(default_factory=dict)
     _before: Identities = ()

@@ -2,11 +2,10 @@ from collections import Counter
 
 import pytest
 
-from kit.check_spec import DecodeLogprobs, PromptLogprobs
 from kit.errors import UsageFault
 from kit.faults.catalogue import FAULTS, MARK, expected_red, fault_text, parse_fault, parse_injected
-from kit.faults.process_catalogue import ACTS
-from kit.plan import NullSession, Plan
+from kit.faults.process_catalogue import SIGNALS, TELLING
+from kit.plan import Case, NullSession, Plan
 from kit.profile import find_profile
 from kit.selftest.choice import Choice, selftest_plan
 from kit.waiver import load_waivers
@@ -31,7 +30,7 @@ def test_every_fault_is_asked_about_where_it_must_be_seen(whole: Plan) -> None:
     for case in whole.cases:
         for fault in case.faults:
             if any(expected_red((fault,), other) for other in whole.cases if other.faults == (fault,)):
-                assert expected_red((fault,), case), case.id
+                assert expected_red((fault,), case) or "/decode-text" in case.id, case.id
 
 
 def test_what_no_case_of_the_profile_is_about_is_known(whole: Plan) -> None:
@@ -54,29 +53,55 @@ def test_a_case_that_is_known_to_be_red_proves_nothing_and_is_not_asked(whole: P
 
 def test_at_most_two_cases_of_each_battery_where_one_must_see_it(whole: Plan) -> None:
     seen = Counter(
-        (case.battery, fault) for case in whole.cases for fault in case.faults if expected_red((fault,), case)
+        (case.battery, fault)
+        for case in whole.cases
+        for fault in case.faults
+        if expected_red((fault,), case) and "/decode-text" not in case.id
     )
     assert max(seen.values()) == 2
 
 
-def test_fault_free_rounds_are_of_the_same_cases_over_other_seeds() -> None:
-    plan = planned("adapter-missing", rounds=3)
-    asked = {case.id.partition(MARK)[0] for case in plan.cases if case.faults}
-    free = [case for case in plan.cases if not case.faults]
-    assert {case.id.partition(MARK)[0] for case in free} == asked
-    for name in asked:
-        seeds = [getattr(case.spec, "seed", None) for case in free if case.id.startswith(f"{name}{MARK}")]
-        assert len(set(seeds)) == len(seeds) == 3
-    of_the_profile = {
-        case.spec.seed for case in plan.cases if isinstance(case.spec, PromptLogprobs | DecodeLogprobs) and case.faults
-    }
-    assert of_the_profile <= {case.spec.seed for case in free if isinstance(case.spec, PromptLogprobs | DecodeLogprobs)}
+def test_each_fault_around_or_in_an_engine_is_asked_with_texts_too(whole: Plan) -> None:
+    asked = {fault.name for case in whole.cases if "/decode-text" in case.id for fault in case.faults}
+    assert asked == {n for n, kind in FAULTS.items() if kind.acts_on in ("adapters", "answers", "engine")} - NOT_ASKED
+
+
+def test_the_first_fault_free_round_is_of_the_same_cases_as_they_are() -> None:
+    plan = planned("adapter-missing", rounds=1)
+    asked = {case.id.partition(MARK)[0]: case.spec for case in plan.cases if case.faults}
+    free = {case.id.partition(MARK)[0]: case.spec for case in plan.cases if not case.faults}
+    assert free == asked
+    assert {case.edition for case in plan.cases} == {0}
+
+
+def test_further_rounds_have_seeds_and_adapters_of_their_own() -> None:
+    plan = planned("none", rounds=200)
+    rounds: dict[int, list[Case]] = {}
+    for case in plan.cases:
+        rounds.setdefault(int(case.id.partition(MARK)[2]), []).append(case)
+    assert sorted(rounds) == list(range(200))
+    for number, cases in rounds.items():
+        assert {case.edition for case in cases} == {1000 + number if number else 0}
+        assert len({case.session for case in cases}) == 1
+        assert len({case.spec.check for case in cases}) == len(cases) >= 1
+    seeds = [(case.id.partition(MARK)[0], getattr(case.spec, "seed", None)) for case in plan.cases]
+    assert len(set(seeds)) == len(seeds)
+    assert len({case.session for case in plan.cases}) > 5
+    assert {case.battery for case in plan.cases} == {"lora-logprob", "multi-lora"}
+
+
+def test_a_case_of_a_round_is_the_same_when_it_is_asked_alone() -> None:
+    whole = {case.id: case for case in planned("none", rounds=40).cases}
+    case = next(case for case in whole.values() if case.id.endswith(f"{MARK}30"))
+    alone = planned("none", rounds=31, cases=(case.id.partition(MARK)[0],))
+    assert case in alone.cases
 
 
 def test_a_fault_of_processes_has_a_session_of_its_own() -> None:
-    plan = planned(*ACTS)
-    assert len(plan.sessions) == len(plan.cases) == len(ACTS)
-    assert all(isinstance(session.spec, NullSession) for session in plan.sessions)
+    plan = planned(*TELLING)
+    assert len(plan.sessions) == len(plan.cases) == len(TELLING)
+    computing = {session.id for session in plan.sessions if not isinstance(session.spec, NullSession)}
+    assert computing == {f"sglang-tiny-qwen3-{name}" for name in SIGNALS}
 
 
 def test_cases_can_be_chosen() -> None:

@@ -6,6 +6,7 @@ from kit.measurement import Comparison, LimitSource, Measurement
 from kit.plan import InjectedFault
 from kit.results.model import CaseResult, Status
 from kit.results.report.hints import Hints
+from kit.selftest.comparison import TOTAL, comparison
 from kit.selftest.outcome import SelftestResult, outcome_of
 from kit.selftest.report import selftest_html, sentence
 from tests.unit.results.test_junit import a_result
@@ -52,11 +53,21 @@ def test_a_fault_is_caught_by_the_cases_that_are_red_the_clearest_first(found: S
     assert first.asked == ("lora-logprob/m/a", "lora-logprob/m/b", "multi-lora/m/c")
 
 
-def test_upstreams_limit_judges_the_same_answers(found: SelftestResult) -> None:
-    by_name = {fault.name: fault for fault in found.faults}
-    assert by_name["adapter-missing"].upstream is True
-    assert by_name["batch-rows-permuted"].upstream is False
-    assert by_name["process-killed"].upstream is None
+def test_upstreams_rules_judge_the_same_answers(found: SelftestResult) -> None:
+    by_name = {fault.name: fault.upstream for fault in found.faults}
+    assert by_name["adapter-missing"]["½Δ²"] == "caught"
+    assert by_name["batch-rows-permuted"]["½Δ²"] == "passed"
+    assert set(by_name["process-killed"].values()) == {"cannot judge"}
+    assert found.upstream_alarms["½Δ²"] == (0, 2)
+
+
+def test_faults_are_counted_by_the_part_that_is_at_fault(found: SelftestResult) -> None:
+    rows = {row.where: row for row in comparison(found)}
+    assert (rows["adapter weights"].kit, rows["adapter weights"].faults) == (1, 1)
+    assert rows["adapter weights"].rules["½Δ²"] == rows["adapter weights"].upstream == (1, 1)
+    assert (rows["request routing"].kit, rows["request routing"].upstream) == (0, (0, 1))
+    assert rows["process"].upstream == (0, 0)
+    assert (rows[TOTAL].kit, rows[TOTAL].faults, rows[TOTAL].upstream) == (2, 4, (1, 2))
 
 
 def test_what_was_green_is_not_caught_and_what_gave_no_verdict_was_not_asked(found: SelftestResult) -> None:
@@ -82,19 +93,26 @@ def test_all_caught_and_no_alarm_is_good() -> None:
         a_case("lora-logprob/m/a@0", Status.PASSED, measured(1e-7)),
     )
     assert found.good
-    assert sentence(found).startswith("caught 1 of 1 faults; 0 false alarms in 1 fault-free cases; upstream's limit")
+    assert sentence(found).startswith(
+        "caught 1 of 1 faults; 0 false alarms in 1 fault-free cases of 1 rounds; upstream's rules see 0 of 1"
+    )
 
 
 def test_json_and_html_tell_it_all(found: SelftestResult) -> None:
     assert SelftestResult.model_validate(json.loads(found.model_dump_json())) == found
     page = selftest_html(found).decode()
-    assert page.count("<tr>") == 1 + len(found.faults)
+    assert page.count("<tr>") == 1 + len(found.faults) + 1 + len(comparison(found)) + 1
     for text in ("adapter-missing", "not caught", "multi-lora/m/c", "lora-logprob/m/a@1: failed: why", "default-src"):
         assert text in page
 
 
 @pytest.mark.parametrize(
-    ("mark", "asked"), [("adapter-scaling=1.1", "--fault adapter-scaling=1.1 --rounds 0"), ("2", "--rounds 3")]
+    ("mark", "asked"),
+    [
+        ("adapter-scaling=1.1", "--fault adapter-scaling=1.1 --rounds 0"),
+        ("2", "--fault none --rounds 3"),
+        ("sweep:adapter-scaling:bfloat16", "--sweep adapter-scaling --rounds 0"),
+    ],
 )
 def test_a_red_case_of_a_self_test_tells_how_to_ask_it_alone(mark: str, asked: str) -> None:
     case = a_case(f"lora-logprob/m/a@{mark}", Status.FAILED, measured(1e-3))

@@ -9,7 +9,8 @@ pytest.importorskip("torch")
 from kit.errors import UsageFault
 from kit.plan import SGLangSession
 from kit.subjects import Workspace
-from kit.subjects.sglang_engine import engine_arguments, original_adapters, read_answer, served_model
+from kit.subjects.session_adapters import original_adapters
+from kit.subjects.sglang_engine import engine_arguments, read_answer, served_model
 
 SESSION = SGLangSession(
     model="tiny-qwen3",
