@@ -27,6 +27,7 @@ def cases(profile: Profile) -> Iterator[Planned]:
             *_temperatures(),
             *_windows(),
             *_head_tiles(),
+            *_capped(profile),
             *_far_slots(profile),
             *_space(profile),
         ):
@@ -105,6 +106,14 @@ def _head_tiles() -> Iterator[tuple[str, str, AttentionSpec]]:
             dispatch=True,
         )
         yield "head-tiles", f"{group}-heads-a-group", spec
+
+
+def _capped(profile: Profile) -> Iterator[tuple[str, str, AttentionSpec]]:
+    """Scores of which many are beyond the cap, where several positions count: an answer without the cap is another one."""
+    sizes = {"query_heads": 4, "kv_heads": 2, "head_dim": 64, "value_dim": 64, "dtype": profile.kernels.dtype}
+    large = {**sizes, "content": "large", "logit_cap": 8.0}
+    yield "capped", "decode", GroupedDecode.model_validate({**large, "lengths": (9, 40)})
+    yield "capped", "extend", Extend.model_validate({**large, "prefixes": (40, 9), "lengths": (3, 5)})
 
 
 def _far_slots(profile: Profile) -> Iterator[tuple[str, str, AttentionSpec]]:

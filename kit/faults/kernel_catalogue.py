@@ -90,7 +90,11 @@ def _empty_split(spec: AttentionSpec) -> bool:
 
 
 def _cap(spec: AttentionSpec) -> bool:
-    return 0.0 < spec.logit_cap <= 30.0 and spec.content == "dominant" and not isinstance(spec, Prefill) and spec.sinks
+    if isinstance(spec, Prefill) or not 0.0 < spec.logit_cap <= 30.0:
+        return False
+    if spec.content == "large":  # scores of standard deviation 8
+        return spec.logit_cap <= 8.0 and min(spec.lengths) > 2
+    return spec.content == "dominant" and spec.sinks
 
 
 def _last_block(spec: AttentionSpec) -> bool:
