@@ -13,7 +13,6 @@ from kit.waiver import load_waivers
 CPU = find_profile("cpu")
 NOT_ASKED = {
     "adapter-expert-dropped",  # the CPU profile runs no adapters of experts
-    "kernel-cap-dropped",  # its case is waived there
 }
 
 
