@@ -27,7 +27,7 @@ class Batch(NamedTuple):
 
 
 BATCHES = {
-    "mixed": Batch((0, 1, 2, 3, 4, 5, 0), (2, 1, 0, 2, 1, 2, 1), 24, 5),
+    "mixed": Batch((0, 1, 2, 3, 4, 5, 0), (2, 1, 1, 1, 0, 1, 0), 16, 5),
     "none": Batch((1, 1), (2, 1), 16, 4),
     "many": Batch((0, 1, 2, 3, 4, 5, 0), (5, 1, 17, 1, 0, 33, 16), 16, 11),
     "decode": Batch((2, 0, 1, 0, 5, 2, 3), (1,) * 7, 8, 8, chosen=4, decode=True),
@@ -57,7 +57,6 @@ ASKED = (
 INTERPRETED: dict[KernelLibrary, tuple[Asked, ...]] = {
     "lora-triton": (
         Asked("mixed", "by-adapter", "small", False),
-        Asked("mixed", "by-adapter", "small", True),
         Asked("mixed", "virtual-experts", "small", False),
         Asked("none", "by-adapter", "small", False),
     ),

@@ -87,6 +87,9 @@ def test_batches_hold_what_the_issue_asks() -> None:
     assert {0, 1, MAX_RANK} <= {rank for spec in WHOLE for rank in spec.ranks}
     assert {0, 1} <= {rows for spec in WHOLE for rows in spec.rows}
     assert any(spec.visited < spec.experts for spec in WHOLE)
+    for spec in (*WHOLE, *INTERPRETED):
+        asked = {spec.ranks[adapter] for adapter, rows in zip(spec.adapters, spec.rows, strict=True) if rows}
+        assert asked == {0} or MAX_RANK in asked
     for place in ("gate-up", "down"):
         found = {(spec.routing, spec.shared_outer) for spec in WHOLE if spec.place == place}
         assert len(found) == 4
