@@ -19,9 +19,11 @@ from kit.faults.adapter_catalogue import ADAPTER_FAULTS, ANSWER_FAULTS, RANK_FAU
 from kit.faults.engine_catalogue import ENGINE_FAULTS, engine_must_see
 from kit.faults.kernel_catalogue import KERNEL_FAULTS, must_see
 from kit.faults.kind import FaultKind
+from kit.faults.lora_kernel_catalogue import LORA_KERNEL_FAULTS, lora_kernel_must_see
 from kit.faults.process_catalogue import PROCESS_FAULTS
 from kit.faults.report_catalogue import REPORT_FAULTS
 from kit.faults.wave_catalogue import WAVE_FAULTS, wave_must_see
+from kit.lora_kernel_spec import LoraKernel
 from kit.names import unknown
 from kit.offline_spec import ExecuteMlir
 from kit.plan import Case, InjectedFault
@@ -34,6 +36,7 @@ FAULTS: dict[str, FaultKind] = {
         *ANSWER_FAULTS,
         *RANK_FAULTS,
         *KERNEL_FAULTS,
+        *LORA_KERNEL_FAULTS,
         *WAVE_FAULTS,
         *ENGINE_FAULTS,
         *PROCESS_FAULTS,
@@ -116,6 +119,8 @@ def _must_see(name: str, case: Case) -> bool:
             return acts_on == "ranks"
         case GroupedDecode() | Extend() | Prefill():
             return acts_on == "kernels" and case.id.startswith("kernels/triton-") and must_see(name, spec)
+        case LoraKernel():
+            return acts_on == "kernels" and lora_kernel_must_see(name, spec)
         case ExecuteMlir():
             return acts_on == "kernels" and wave_must_see(name, spec)
         case (

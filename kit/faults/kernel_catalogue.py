@@ -62,6 +62,37 @@ KERNEL_FAULTS: tuple[FaultKind, ...] = (
     _fault(
         "kernel-pages-16-bits", "kernel indexing", "slots of the cache are cut to 16 bits", "vllm-project/vllm#50427"
     ),
+    _fault(
+        "kernel-head-dim-cut",
+        "kernel indexing",
+        "of the entries of a head the first 64 are read, and no more",
+        "sgl-project/sglang#1159",
+    ),
+    _fault(
+        "kernel-merge-not-rescaled",
+        "kernel arithmetic",
+        "decode does not rescale the splits merged so far when a later one has a larger score",
+        "sgl-project/sglang#2465",
+    ),
+    _fault(
+        "kernel-split-weight-without-sum",
+        "kernel arithmetic",
+        "decode merges splits by their largest scores alone",
+        "vllm-project/vllm#49294",
+    ),
+    _fault(
+        "kernel-offsets-32-bits",
+        "kernel indexing",
+        "where a key lies in the cache is counted in 32 bits",
+        "vllm-project/vllm#47671",
+    ),
+    _fault(
+        "kernel-pages-contiguous",
+        "kernel indexing",
+        "the slots of a request are taken to follow its first one",
+        "hw-native-sys/pypto#470",
+    ),
+    _fault("kernel-window-dropped", "kernel indexing", "extend has no sliding window", "sgl-project/sglang#4823"),
 )
 SCALED_HEAD = 37
 _SPLIT = 32
@@ -120,6 +151,41 @@ def _pages(spec: AttentionSpec) -> bool:
     return isinstance(spec, GroupedDecode) or (isinstance(spec, Extend) and min(spec.prefixes) > 1)
 
 
+def _head_dim(spec: AttentionSpec) -> bool:
+    return spec.head_dim > 64 and spec.content == "random"
+
+
+def _splits(spec: AttentionSpec) -> bool:
+    """Some request has several splits with tokens."""
+    if not isinstance(spec, GroupedDecode) or spec.content != "random":
+        return False
+    most = max(spec.num_kv_splits) if len(spec.num_kv_splits) == 1 else min(spec.num_kv_splits)
+    return most > 1 and max(spec.lengths) > _SPLIT
+
+
+def _merged(spec: AttentionSpec) -> bool:
+    """The second split has as many tokens as the first, and heads are enough that some has its largest score there."""
+    if not isinstance(spec, GroupedDecode) or not _splits(spec):
+        return False
+    shortest, splits = min(spec.lengths), min(spec.num_kv_splits)
+    first = -(-shortest // (splits * _SPLIT)) * _SPLIT
+    return shortest >= 2 * first and spec.query_heads * len(spec.lengths) >= 16
+
+
+def _offsets(spec: AttentionSpec) -> bool:
+    return isinstance(spec, Cached) and spec.first_slot * spec.kv_heads * spec.head_dim >= 2**32
+
+
+def _contiguous(spec: AttentionSpec) -> bool:
+    if not isinstance(spec, Cached) or spec.pages != "shuffled" or spec.page_size > 1 or spec.content != "random":
+        return False
+    return max(spec.prefixes if isinstance(spec, Extend) else spec.lengths) > 4 and spec.window is None
+
+
+def _window_of_extend(spec: AttentionSpec) -> bool:
+    return isinstance(spec, Extend) and _window(spec)
+
+
 def _longest(spec: AttentionSpec) -> int:
     before = spec.prefixes if isinstance(spec, Extend) else (0,) * len(spec.lengths)
     return max(b + n for b, n in zip(before, spec.lengths, strict=True))
@@ -136,6 +202,12 @@ _SEEN: dict[str, Callable[[AttentionSpec], bool]] = {
     "kernel-scale-one-over-size": _scale,
     "kernel-window-one-short": _window,
     "kernel-pages-16-bits": _pages,
+    "kernel-head-dim-cut": _head_dim,
+    "kernel-merge-not-rescaled": _merged,
+    "kernel-split-weight-without-sum": _splits,
+    "kernel-offsets-32-bits": _offsets,
+    "kernel-pages-contiguous": _contiguous,
+    "kernel-window-dropped": _window_of_extend,
 }
 
 

@@ -1,9 +1,8 @@
-"""Faults of attention kernels: the source of the real kernel is changed before it is loaded, or the arguments of its call."""
+"""Faults of attention and LoRA kernels: the source of the real kernel is changed before it is loaded, or the arguments of its call."""
 
 import importlib.util
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
@@ -11,70 +10,11 @@ from typing import Any, Final
 
 from kit.attention_spec import AttentionSpec, Cached, GroupedDecode
 from kit.errors import UsageFault
+from kit.faults.kernel_sources import ATTENTION
+from kit.faults.lora_sources import LORA
 from kit.plan import InjectedFault
 
-
-@dataclass(frozen=True)
-class Change:
-    """A text of a kernel module and what stands in its place; ``{strength}`` becomes the fault's strength."""
-
-    module: str
-    text: str
-    instead: str
-
-
-_DECODE, _EXTEND, _PREFILL = "decode_attention", "extend_attention", "prefill_attention"
-_SPLIT_END = "split_kv_end = tl.minimum(split_kv_start + kv_len_per_split, cur_batch_seq_len"
-_GROUP = "cur_kv_head = cur_head // kv_group_num"
-_SECOND_GROUP = "cur_kv_head = tl.where(cur_head == kv_group_num, 0, cur_head // kv_group_num)"
-_TILE = "cur_head_id // tl.cdiv(kv_group_num, BLOCK_H)"
-_LSE = "Att_Lse + offs_mid_o_1,\n            e_max + tl.log(e_sum),\n"
-_CAP = "qk = logit_cap * tanh(qk / logit_cap)"
-_BLOCKS = "range(split_kv_start, split_kv_end, BLOCK_N)"
-_WHOLE_BLOCKS = "range(split_kv_start, split_kv_start + (split_kv_end - split_kv_start) // BLOCK_N * BLOCK_N, BLOCK_N)"
-
-SOURCES: Final[dict[str, tuple[Change, ...]]] = {
-    "kernel-mask-off-by-one": (
-        Change(_DECODE, f"{_SPLIT_END})", f"{_SPLIT_END} - 1)"),
-        Change(
-            _EXTEND,
-            "mask_causual = (cur_block_m * BLOCK_M + offs_m[:, None]) >= (",
-            "mask_causual = (cur_block_m * BLOCK_M + offs_m[:, None] + 1) >= (",
-        ),
-        Change(_EXTEND, "q_idx >= k_idx_in_extend", "q_idx + 1 >= k_idx_in_extend"),
-        Change(_PREFILL, "(offs_m[:, None] >= (start_n + offs_n", "(offs_m[:, None] + 1 >= (start_n + offs_n"),
-    ),
-    "kernel-wrong-group": (
-        Change(_DECODE, f"cur_kv_head = {_TILE}", f"cur_kv_head = tl.where(cur_head_id == 1, 0, {_TILE})"),
-        Change(_DECODE, _GROUP, _SECOND_GROUP),
-        Change(_EXTEND, _GROUP, _SECOND_GROUP),
-        Change(_PREFILL, _GROUP, _SECOND_GROUP),
-    ),
-    "kernel-empty-split": (
-        Change(
-            _DECODE,
-            "if split_kv_end > split_kv_start:\n            tv",
-            "if split_kv_id < kv_splits:\n            tv",
-        ),
-    ),
-    "kernel-workspace-unwritten": (
-        Change(_DECODE, f"{_LSE}            mask=mask_h,", f"{_LSE}            mask=mask_h & (split_kv_id > 0),"),
-        Change(_DECODE, f"{_LSE}        )", f"{_LSE}            mask=split_kv_id > 0,\n        )"),
-    ),
-    "kernel-cap-dropped": (Change(_DECODE, _CAP, "qk = qk * 1.0"), Change(_EXTEND, _CAP, "qk = qk * 1.0")),
-    "kernel-last-block-dropped": (
-        Change(_DECODE, _BLOCKS, _WHOLE_BLOCKS),
-        Change(_EXTEND, "range(0, prefix_end, BLOCK_N)", "range(0, prefix_end // BLOCK_N * BLOCK_N, BLOCK_N)"),
-    ),
-    "kernel-one-head-scaled": (
-        Change(
-            _DECODE,
-            "acc / e_sum * v_scale,",
-            "acc / e_sum * v_scale * tl.where(cur_head == 37, {strength}, 1.0),",
-        ),
-    ),
-}
-"""By fault, the changes of sources. The texts stand in SGLang 0.5.17 to 0.5.19."""
+SOURCES: Final = ATTENTION | LORA
 
 
 def _one_over_size(spec: AttentionSpec, arguments: dict[str, Any]) -> None:
@@ -101,10 +41,27 @@ def _pages_of_16_bits(spec: AttentionSpec, arguments: dict[str, Any]) -> None:
         arguments["kv_indices"] = arguments["kv_indices"] & 0xFFFF
 
 
+def _pages_contiguous(spec: AttentionSpec, arguments: dict[str, Any]) -> None:
+    """As if the slots of a request followed its first one; none lies behind the last slot of all."""
+    if not isinstance(spec, Cached):
+        return
+    slots = arguments["kv_indices"]
+    for start, end in pairwise(arguments["kv_indptr"].tolist()):
+        steps = slots.new_tensor(range(end - start))
+        slots[start:end] = (slots[start : start + 1] + steps).clamp(max=int(slots.max()))
+
+
+def _window_dropped(spec: AttentionSpec, arguments: dict[str, Any]) -> None:
+    if "sliding_window_size" in arguments:
+        arguments["sliding_window_size"] = -1
+
+
 ARGUMENTS: Final[dict[str, Callable[[AttentionSpec, dict[str, Any]], None]]] = {
     "kernel-scale-one-over-size": _one_over_size,
     "kernel-window-one-short": _window_one_short,
     "kernel-pages-16-bits": _pages_of_16_bits,
+    "kernel-pages-contiguous": _pages_contiguous,
+    "kernel-window-dropped": _window_dropped,
 }
 """By fault, a change of a call's arguments."""
 

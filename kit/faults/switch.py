@@ -13,7 +13,7 @@ from kit.subjects.workspace import Workspace
 
 if TYPE_CHECKING:
     from kit.subjects import Subject
-    from kit.subjects.kernels.subject import KernelSubject
+    from kit.subjects.kernels.subject import KernelSubject, LoraSubject
     from kit.subjects.sglang_engine import SGLangSubject
 
 Faults = tuple[InjectedFault, ...]
@@ -58,9 +58,9 @@ class SwitchedSubject:
 
         if isinstance(subject, OfflineSubject):
             return replace(subject, faults=wanted)
-        from kit.subjects.kernels.subject import KernelSubject
+        from kit.subjects.kernels.subject import KernelSubject, LoraSubject
 
-        if isinstance(subject, KernelSubject):
+        if isinstance(subject, KernelSubject | LoraSubject):
             return _kernels_under(subject, wanted, self._workspace)
         from kit.subjects.sglang_engine import SGLangSubject
 
@@ -119,16 +119,28 @@ def _done(result: Any, adapter: str) -> None:
         raise RuntimeError(f"the engine refuses adapter {adapter}: {result.error_message}")
 
 
-def _kernels_under(subject: "KernelSubject", faults: Faults, workspace: Workspace) -> "KernelSubject":
+def _kernels_under(
+    subject: "KernelSubject | LoraSubject", faults: Faults, workspace: Workspace
+) -> "KernelSubject | LoraSubject":
     """SGLang's Triton kernels, read again with the faults in their source."""
+    from kit.subjects.kernels.subject import LoraSubject
+
+    place = workspace.scratch / "switched" / "-".join(fault.name for fault in faults)
+    changed = replace(workspace, scratch=place, faults=faults)
+    _forget_kernels()
+    if isinstance(subject, LoraSubject):
+        from kit.subjects.kernels.lora import open_lora
+
+        return replace(subject, library=open_lora(subject.library.backend, subject.device, changed))
     from kit.subjects.kernels.opening import open_sglang_triton
     from kit.subjects.kernels.sglang_triton import SGLangTriton
 
     if not isinstance(subject.library, SGLangTriton):
         raise UsageFault("only the faults of SGLang's Triton kernels can be changed", "leave the others out")
+    return replace(subject, library=open_sglang_triton(subject.device, changed))
+
+
+def _forget_kernels() -> None:
     for name in [name for name in sys.modules if name.rpartition(".")[2] in changed_kernels()]:
         del sys.modules[name]
     importlib.invalidate_caches()
-    place = workspace.scratch / "switched" / "-".join(fault.name for fault in faults)
-    library = open_sglang_triton(subject.device, replace(workspace, scratch=place, faults=faults))
-    return replace(subject, library=library)

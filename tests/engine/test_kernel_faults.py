@@ -1,4 +1,4 @@
-"""Every fault of attention kernels is seen by every case that must see it, in the interpreter, on SGLang's own kernels."""
+"""Every fault of attention and LoRA kernels is seen by every case that must see it, in the interpreter, on SGLang's own kernels."""
 
 import json
 import os
@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from kit.faults.catalogue import FAULTS
+from kit.faults.kernel_catalogue import KERNEL_FAULTS
+from kit.faults.lora_kernel_catalogue import LORA_KERNEL_FAULTS
 
 pytestmark = pytest.mark.engine
 
-KERNEL_FAULTS = sorted(name for name, kind in FAULTS.items() if kind.acts_on == "kernels")
+FAULTS = sorted(kind.name for kind in (*KERNEL_FAULTS, *LORA_KERNEL_FAULTS))
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +33,7 @@ def test_without_a_fault_everything_is_green(found: dict[str, dict[str, list[str
     assert len(found[""]) >= 12
 
 
-@pytest.mark.parametrize("fault", KERNEL_FAULTS)
+@pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_is_seen_by_every_case_that_must_see_it(fault: str, found: dict[str, dict[str, list[str]]]) -> None:
     assert found[fault], "no case is asked"
     assert {name for name, red in found[fault].items() if not red} == set()

@@ -1,18 +1,23 @@
 """SGLang's LoRA kernels, called through its LoRA backends, which make the segments of a batch as in an engine."""
 
+import sys
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 
+from kit.faults.kernels import changed_kernels, changed_module
 from kit.lora_kernel_spec import LoraKernel
 from kit.oracles.metrics import Values
 from kit.subjects.kernels.launches import recorded_launches
 from kit.subjects.kernels.library import Answer, Poison
 from kit.subjects.kernels.lora_batch import backend_class, prepared
 from kit.subjects.kernels.tensors import Placing, float64
+from kit.subjects.workspace import Workspace
 from kit.synthetic.lora_kernels import LoraInputs
 
+_ROOT = "sglang.kernels.ops.gemm"
+_BACKENDS = tuple(f"sglang.srt.lora.backend.{name}_backend" for name in ("triton", "chunked"))
 _KERNELS = ("sgemm_lora", "qkv_lora", "gate_up_lora", "embedding_lora", "chunked_")
 
 
@@ -82,8 +87,16 @@ def _plain_low(spec: LoraKernel, a: torch.Tensor, x: torch.Tensor) -> torch.Tens
     return x[:, : len(a)] if spec.op == "expand" else x @ a.T
 
 
-def open_lora(backend: str, device: str) -> LoraKernels:
-    """The LoRA kernels of the installed SGLang, by the name of their backend."""
+def open_lora(backend: str, device: str, workspace: Workspace) -> LoraKernels:
+    """The LoRA kernels of the installed SGLang, by the name of their backend, with the faults of a self-test in them.
+
+    Raises:
+        UsageFault: the installed kernels give no place for a fault.
+    """
+    for module in _BACKENDS:  # they hold the functions of the kernels
+        sys.modules.pop(module, None)
+    for name in sorted(changed_kernels()):
+        changed_module(f"{_ROOT}.{name}", workspace.faults, workspace.scratch)
     kind = backend_class(backend)
     if device == "cpu":
         _name_the_device()

@@ -74,7 +74,7 @@ def open_kernels(
             from kit.subjects.kernels.expert_lora import ExpertLoraKernels
             from kit.subjects.kernels.lora import open_lora
 
-            backend = open_lora(session.library.removeprefix("lora-"), device)
+            backend = open_lora(session.library.removeprefix("lora-"), device, workspace)
             return LoraSubject(backend, ExpertLoraKernels(backend.backend, device), device, facts | backend.facts)
         library = _open(session, device, workspace)
     return KernelSubject(library, device, facts | library.facts)

@@ -8,10 +8,10 @@ import pytest
 from kit.errors import UsageFault
 from kit.faults.catalogue import parse_fault
 from kit.faults.switch import SwitchedSubject, engine_under
-from kit.plan import SGLangSession
+from kit.plan import CollectiveSession, SGLangSession
 from kit.subjects import Subject, Workspace
+from kit.subjects.collectives import Collectives
 from kit.subjects.engine_life import EngineLife
-from kit.subjects.kernels.subject import LoraSubject
 from kit.subjects.null import NullSubject
 from kit.subjects.session_adapters import original_adapters
 from kit.subjects.sglang_engine import SGLangSubject
@@ -35,8 +35,8 @@ def test_the_subject_that_computes_nothing_acts_by_its_case_alone(tmp_path: Path
 
 
 def test_a_subject_that_cannot_change_its_faults_says_so(tmp_path: Path) -> None:
-    subject = LoraSubject(library=None, experts=None, device="cpu", facts={})  # type: ignore[arg-type]
-    with pytest.raises(UsageFault, match="the faults of a LoraSubject cannot be changed; use 'kit run --inject'"):
+    subject = Collectives(CollectiveSession(ranks=2, device="cpu"), facts={}, pipes=[])
+    with pytest.raises(UsageFault, match="the faults of a Collectives cannot be changed; use 'kit run --inject'"):
         SwitchedSubject(subject, workspace(tmp_path)).under((MISSING,))
 
 
