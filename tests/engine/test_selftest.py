@@ -55,7 +55,8 @@ def test_ten_faults_are_caught_and_none_is_seen_where_there_is_none(tmp_path: Pa
     assert all(deviation is not None and deviation <= 1e-3 for deviation in smallest)
     upstream = {outcome.name: together(outcome.upstream.values()) for outcome in found.faults}
     assert upstream["adapter-missing"] == upstream["kernel-workspace-unwritten"] == "caught"
-    assert upstream["logits-temperature"] == "passed"
+    half_square = {outcome.name: outcome.upstream["½Δ²"] for outcome in found.faults}
+    assert half_square["logits-temperature"] == "passed"
     assert upstream["process-killed"] == "cannot judge"
     assert list(faults_in_sums(read_folder(folder))) == []
     assert not {kind.name for kind in REPORT_FAULTS} & seen.keys()
