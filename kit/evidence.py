@@ -46,6 +46,7 @@ class SweepPoint(_Drawn):
     Attributes:
         strength: None for no fault. red: whether a measurement was outside its limit.
         measurement, value, limit: of the one that decides.
+        use: how much of its limit that one uses, above 1 outside; None where the limit is one to be equal to.
     """
 
     strength: float | None
@@ -53,13 +54,7 @@ class SweepPoint(_Drawn):
     measurement: str
     value: float
     limit: float | None
-
-    @property
-    def margin(self) -> float:
-        """How many times its limit the value is; infinite where the limit is 0."""
-        if not self.limit:
-            return math.inf if self.red else 0.0
-        return self.value / self.limit
+    use: float | None
 
 
 class LimitUseByHead(_Drawn):

@@ -29,6 +29,7 @@ def small(folder: Path) -> dict[str, object]:
         "rounds": found.rounds,
         "fault_free_cases": found.quiet + len(found.alarms),
         "alarms": list(found.alarms),
+        "unanswered": found.unanswered,
         "alarms_of_upstreams_rules": found.upstream_alarms,
         "comparison": [asdict(row) for row in comparison(found)] if found.faults else [],
         "sweeps": [sweep.model_dump(mode="json") for sweep in found.sweeps],

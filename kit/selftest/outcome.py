@@ -70,7 +70,8 @@ class SelftestResult(Record):
         run_id, profile: of the run. seconds: how long it took.
         faults: in the order of the catalogue.
         rounds: without a fault, each over seeds of its own.
-        quiet: fault-free cases that were green. alarms: those that were not, each with status and reason.
+        quiet: fault-free cases that were green. alarms: those that were red, each with status and reason.
+        unanswered: fault-free cases that gave no verdict.
         upstream_alarms: by upstream's rule, how many fault-free cases do not pass it, and how many it can judge.
         sweeps: the smallest strengths that were seen.
     """
@@ -83,6 +84,7 @@ class SelftestResult(Record):
     rounds: int = Field(ge=0)
     quiet: int = Field(ge=0)
     alarms: tuple[str, ...]
+    unanswered: int = Field(ge=0)
     upstream_alarms: dict[str, tuple[int, int]]
     sweeps: tuple[SweepOutcome, ...] = ()
 
@@ -90,7 +92,7 @@ class SelftestResult(Record):
     def good(self) -> bool:
         """Every fault that was to be asked about was caught, swept ones at their largest, and nothing was red without one."""
         seen = all(sweep.status in _GREEN for sweep in self.sweeps)
-        return seen and not self.alarms and all(outcome.caught for outcome in self.faults)
+        return seen and not self.alarms and not self.unanswered and all(outcome.caught for outcome in self.faults)
 
 
 def outcome_of(result: RunResult, of_records: tuple[FaultOutcome, ...] = ()) -> SelftestResult:
@@ -113,9 +115,10 @@ def outcome_of(result: RunResult, of_records: tuple[FaultOutcome, ...] = ()) -> 
         profile=result.profile.name,
         seconds=result.finished - result.started,
         faults=(*(_fault_outcome(text, by_fault[text]) for text in faults), *of_records),
-        rounds=len({case.id.partition(MARK)[2] for case in without}),
+        rounds=len({case.id.partition(MARK)[2] for case in without if case.status in (*_CAUGHT, *_GREEN)}),
         quiet=sum(case.status in _GREEN for case in without),
-        alarms=tuple(f"{c.id}: {c.status.value}: {c.reason}" for c in without if c.status not in _GREEN),
+        alarms=tuple(f"{c.id}: {c.status.value}: {c.reason}" for c in without if c.status in _CAUGHT),
+        unanswered=sum(case.status not in (*_CAUGHT, *_GREEN) for case in without),
         upstream_alarms=alarms_of(without),
         sweeps=tuple(map(sweep_outcome, sweeps)),
     )

@@ -153,4 +153,4 @@ def _deviation(kind: FaultKind, point: SweepPoint) -> float | None:
 
 
 def _finite(point: SweepPoint | None) -> float | None:
-    return point.margin if point is not None and math.isfinite(point.margin) else None
+    return None if point is None or point.use is None or not math.isfinite(point.use) else point.use

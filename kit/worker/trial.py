@@ -64,6 +64,7 @@ def _point(strength: float | None, result: CheckResult) -> SweepPoint:
         measurement=found.name if found else "",
         value=found.value if found else float("nan"),
         limit=found.limit if found else None,
+        use=1.0 / found.margin if found and found.margin else None,
     )
 
 

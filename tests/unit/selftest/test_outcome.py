@@ -87,6 +87,14 @@ def test_a_red_case_without_a_fault_is_a_false_alarm(found: SelftestResult) -> N
     assert not found.good
 
 
+def test_a_case_without_a_verdict_is_no_alarm_and_not_good() -> None:
+    found = outcome(
+        a_case("lora-logprob/m/a@0", Status.PASSED, measured(1e-7)), a_case("lora-logprob/m/a@1", Status.MISSING)
+    )
+    assert (found.alarms, found.unanswered, found.rounds, found.good) == ((), 1, 1, False)
+    assert "1 fault-free cases gave no verdict" in sentence(found)
+
+
 def test_all_caught_and_no_alarm_is_good() -> None:
     found = outcome(
         a_case("lora-logprob/m/a@adapter-missing", Status.FAILED, measured(1e-3)),
