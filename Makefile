@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DELETE_ON_ERROR:
-.PHONY: setup engine image run test nightly selftest lint clean
+.PHONY: setup engine image run test nightly selftest mutation lint clean
 
 PYTHON  ?= python3.11
 VENV    ?= .venv
@@ -47,6 +47,10 @@ nightly: setup
 selftest: setup
 	$(KIT) selftest --profile $(PROFILE) --runtime local $(if $(OUTPUT),--output $(OUTPUT)) $(ARGS)
 
+# Are the tests of kit's own judges sharp? Every mutant of them that survives is listed; docs/mutation.md explains them.
+mutation: setup
+	scripts/mutation.sh $(VENV)
+
 lint: setup
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
@@ -54,4 +58,4 @@ lint: setup
 	$(VENV)/bin/hadolint Dockerfile.*
 
 clean:
-	rm -rf $(VENV) kit-results build dist
+	rm -rf $(VENV) kit-results build dist mutants

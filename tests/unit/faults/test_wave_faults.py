@@ -2,7 +2,7 @@
 
 import pytest
 
-from kit.batteries.upstream_attention import MULTI_QUERY, decode
+from kit.batteries.upstream_attention import MULTI_HEAD, MULTI_QUERY, decode
 from kit.errors import UsageFault
 from kit.faults.catalogue import FAULTS, expected_red, parse_fault
 from kit.faults.mlir_text import where_defined
@@ -103,3 +103,8 @@ def test_only_lengths_that_cannot_hide_a_fault_must_see_it(fault: str, length: i
     assert wave_must_see(fault, spec) is must
     case = Case(id="kernels/offline-wave-decode-execute/x", session="offline", spec=spec)
     assert expected_red((parse_fault(fault),), case) is must
+
+
+@pytest.mark.parametrize("fault", [kind.name for kind in WAVE_FAULTS])
+def test_the_decode_kernel_without_groups_need_not_see_what_has_no_place_there(fault: str) -> None:
+    assert not wave_must_see(fault, ExecuteMlir(architecture="gfx950", attention=decode(MULTI_HEAD, 100, "float16")[1]))
