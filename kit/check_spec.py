@@ -64,12 +64,14 @@ class MixedBatches(Record):
     Attributes:
         batches: as they follow each other; nothing else is sent between them.
         alone: how a row is asked alone: by the same request, or by its whole text as a prompt, which costs one step for any length.
+        slots: of the engine, where it has fewer than identities; None where every identity has one.
         seed: of the prompts; rows of the same place and length have the same prompt in every batch.
     """
 
     check: Literal["mixed-batches"] = "mixed-batches"
     batches: tuple[MixedBatch, ...] = Field(min_length=1)
     alone: Literal["same-request", "as-prompt"] = "same-request"
+    slots: int | None = Field(default=None, ge=1)
     seed: int
 
 

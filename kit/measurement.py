@@ -45,6 +45,8 @@ class Measurement(Record):
         unit: ``nat``, ``nat²``, ``1`` (dimensionless), ``count``, ``s``.
         comparison, limit, source: all three set, or none.
         note: one clause on how the limit was formed, such as ``2 × peer 1.1e-06 + floor 9.5e-07``.
+        where: where the value comes from, such as ``batch 0 row 3 (adapter-1), token 7: -9.12, by the oracle -5.9``; empty where that
+            is the whole case.
     """
 
     name: str
@@ -54,6 +56,7 @@ class Measurement(Record):
     limit: float | None = None
     source: LimitSource | None = None
     note: str = ""
+    where: str = ""
 
     @model_validator(mode="after")
     def _judged_or_context(self) -> Self:

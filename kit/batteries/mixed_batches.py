@@ -43,14 +43,14 @@ HALF_A_HEAD: Final = ("embedding", "lm-head")
 Aspects = Iterator[tuple[str, CheckSpec]]
 
 
-def cases(profile: Profile, few_slots: Session) -> Iterator[Planned]:
-    """``multi-lora/<model>/<aspect>``; the same on an engine with fewer slots than adapters, where the profile wants all."""
+def cases(profile: Profile, few_slots: Session, slots: int) -> Iterator[Planned]:
+    """``multi-lora/<model>/<aspect>``; the same on an engine with `slots` slots, fewer than adapters, where the profile wants all."""
     for model in MODELS.values():
         wanted = selection(profile, model)
         yield from _named(model.name, sglang(profile, model), SELECTIONS[wanted](profile, model))
         if wanted == "full" and few_slots.spec.kind == "sglang" and few_slots.spec.model == model.name:
             yield from _named(
-                f"{model.name}+{few_slots.id.removeprefix(f'sglang-{model.name}-')}", few_slots, splitting(model)
+                f"{model.name}+{few_slots.id.removeprefix(f'sglang-{model.name}-')}", few_slots, splitting(model, slots)
             )
 
 
@@ -147,8 +147,12 @@ def others(profile: Profile, model: ModelShape) -> Aspects:
     yield "rslora-among-others", mixed([prefill(("rslora", "adapter-0", "rslora", None, "rank-64"))])
 
 
-def splitting(model: ModelShape) -> Aspects:
+def splitting(model: ModelShape, slots: int) -> Aspects:
     """More identities than slots: the engine must split what it is sent, and load adapters in between."""
+    return ((aspect, spec.model_copy(update={"slots": slots})) for aspect, spec in _splitting(model))
+
+
+def _splitting(model: ModelShape) -> Aspects:
     adapters = [name for name in adapters_of(model) if name not in HALF_A_HEAD]
     for name in ("all-different", "round-robin"):
         batch = prefill(named(name, ROWS, adapters, SEED))

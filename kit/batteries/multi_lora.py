@@ -21,6 +21,6 @@ def few_slots(profile: Profile, model: ModelShape) -> Session:
 
 def cases(profile: Profile) -> Iterator[Planned]:
     """``multi-lora/<model>/<aspect>``."""
-    yield from mixed_batches.cases(profile, few_slots(profile, TINY_QWEN3))
+    yield from mixed_batches.cases(profile, few_slots(profile, TINY_QWEN3), SLOTS)
     yield from texts.cases(profile)
     yield from adapter_life.cases(profile, TINY_QWEN3, few_slots(profile, TINY_QWEN3), SLOTS)

@@ -15,6 +15,7 @@ from pydantic import JsonValue
 from kit.check_spec import AdapterLife
 from kit.checks.logprobs import Compared, compare
 from kit.checks.outcome import CheckResult
+from kit.checks.rows import told_at
 from kit.checks.stale import Held, told_of
 from kit.measurement import Measurement
 from kit.oracles import limits, metrics
@@ -27,6 +28,7 @@ from kit.subjects.sglang_engine import SGLangSubject
 from kit.synthetic.adapter_contents import CAUSES
 from kit.synthetic.adapter_programs import program
 from kit.synthetic.adapter_walk import (
+    NEW_TOKENS,
     PROMPTS,
     Act,
     Batch,
@@ -41,8 +43,9 @@ from kit.synthetic.adapter_walk import (
 )
 from kit.synthetic.prompts import prompts as seeded_prompts
 
-_NEW_TOKENS = 2
 _SENTENCES = 8
+_NAMED = 3
+"""Sentences in a measurement."""
 _TOLD = 24
 """Operations since the load of a name that are told."""
 _UPSTREAM = "KL_THRESHOLD of SGLang's test_lora_qwen3_8b_logprob_diff.py"
@@ -79,7 +82,9 @@ class Life:
     Attributes:
         number: of the operation at work, from 1. red: sentences of what was wrong in it.
         counts: of what must not be, by the name of the measurement.
-        answers: all that was served, beside oracle and peer, with the peer's errors on every prompt of its identity.
+        answers: all that was served, and by which operation, beside oracle and peer, with the peer's errors on every prompt of
+            its identity.
+        told: the sentences of `red` by the name of the measurement.
     """
 
     adapters: Sequence[str]
@@ -88,7 +93,8 @@ class Life:
     number: int = 0
     red: list[str] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=dict)
-    answers: list[Compared] = field(default_factory=list)
+    answers: list[tuple[str, Compared]] = field(default_factory=list)
+    told: dict[str, list[str]] = field(default_factory=dict)
     wrong: "Wrong | None" = None
 
     def __post_init__(self) -> None:
@@ -156,21 +162,21 @@ class Life:
                 self.count("served_refused", f"{name} is served after it was refused ({kind})")
 
     def _serve(self, batch: Batch) -> None:
-        questions = [Question(self.prompts[row.prompt], row.identity, row.start, _NEW_TOKENS) for row in batch]
+        questions = [Question(self.prompts[row.prompt], row.identity, row.start, NEW_TOKENS) for row in batch]
         try:
             answers = ask(self.subject, questions)
         except Exception as error:  # whatever SGLang says no with
             self.count("failed_requests", f"a batch of {[q.identity or 'base' for q in questions]} failed: {error}")
             return
-        for question, answer in zip(questions, answers, strict=True):
-            self.judge(question, answer)
+        for place, (question, answer) in enumerate(zip(questions, answers, strict=True)):
+            self.judge(question, answer, f"row {place} of {len(batch)}, " if len(batch) > 1 else "")
 
-    def judge(self, question: Question, answer: Text) -> Compared:
-        """Hold an answer against the oracle of what stands under its name."""
+    def judge(self, question: Question, answer: Text, row: str = "") -> Compared:
+        """Hold an answer against the oracle of what stands under its name; `row` begins what is told of it."""
         label = self._contents.known(self._standing.content(question.identity))
         compared = beside_oracle(self.subject, self.prompts, label, question, answer)
-        self.answers.append(compared)
-        who = f"{question.identity or 'the base model'} ({label or 'no adapter'})"
+        who = f"{row}{question.identity or 'the base model'} ({label or 'no adapter'})"
+        self.answers.append((self._when + who, compared))
         if answer.missing:
             self.count("missing_tokens", f"{who} gave {answer.missing} tokens too few", answer.missing)
         if compared.wrong_tokens:
@@ -178,7 +184,8 @@ class Life:
         if broken := metrics.non_finite(compared.served):
             self.count("non_finite", f"{who} has NaN or infinite logprobs", broken)
         if not compared.largest_error.within:
-            self.count("wrong_answers", f"{who} is not what the oracle says")
+            permitted = compared.largest_error.limit or 0.0
+            self.count("wrong_answers", f"{who}, {_farthest(compared)}; permitted {permitted:.2g} nat")
             past = self._history.get(question.identity or "", [])
             under = {other: content.label for other, content in self._standing.loaded.items()}
             self.wrong = self.wrong or Wrong(self.number, question, compared, label, tuple(past), under)
@@ -192,12 +199,21 @@ class Life:
     def count(self, name: str, sentence: str, more: int = 1) -> None:
         """Count what must not be, and tell it."""
         self.counts[name] = self.counts.get(name, 0) + more
-        self.red.append(f"operation {self.number}: {sentence}")
+        self.red.append(self._when + sentence)
+        self.told.setdefault(name, []).append(self.red[-1])
+
+    @property
+    def _when(self) -> str:
+        return f"operation {self.number}: " if self.number else ""
 
     def measurements(self, subject: SGLangSubject) -> list[Measurement]:
         """Counts that must be 0, and the distance of all answers to the oracle."""
-        counted = [limits.exactly_none(name, self.counts.get(name, 0), note) for name, note in _COUNTS.items()]
+        counted = [self._counted(name, note) for name, note in _COUNTS.items()]
         return [*counted, *(_distances(self.answers, subject) if self.answers else [])]
+
+    def _counted(self, name: str, note: str) -> Measurement:
+        judged = limits.exactly_none(name, self.counts.get(name, 0), note)
+        return judged.model_copy(update={"where": "; ".join(self.told.get(name, [])[:_NAMED])})
 
     def evidence(self, steps: Sequence[Step], died: bool) -> dict[str, JsonValue]:
         """Where it went wrong, since when, and whose values came back."""
@@ -279,27 +295,33 @@ def beside_oracle(
     return replace(compared, calibration=np.concatenate([compared.calibration, *errors]), magnitude=magnitude)
 
 
-def _distances(answers: Sequence[Compared], subject: SGLangSubject) -> list[Measurement]:
+def _distances(told: Sequence[tuple[str, Compared]], subject: SGLangSubject) -> list[Measurement]:
     """The answer that uses most of its limit, and the mean over all."""
 
-    def use(compared: Compared) -> float:
-        error = compared.largest_error
+    def use(answer: tuple[str, Compared]) -> float:
+        error = answer[1].largest_error
         return error.value / error.limit if error.limit and np.isfinite(error.value) else float("inf")
 
     def joined(values: Sequence[Values]) -> Values:
         return np.concatenate(list(values))
 
+    answers = [compared for _, compared in told]
+    where, worst = max(told, key=use)
     served, oracle = joined([a.served for a in answers]), joined([a.oracle for a in answers])
     calibration, magnitude = joined([a.calibration for a in answers]), max(a.magnitude for a in answers)
     dtype = subject.session.dtype
     mean = metrics.mean_half_square(served, oracle)
     return [
-        max(answers, key=use).largest_error,
+        worst.largest_error.model_copy(update={"where": f"{where}, {_farthest(worst)}"}),
         limits.peer_mean_half_square("mean_half_square", mean, metrics.mean_half_square(calibration), dtype, magnitude),
         limits.upstream_at_most("upstream_kl", mean, limits.UPSTREAM_KL, "nat²", _UPSTREAM),
         limits.sane_peer(metrics.rms(calibration), dtype, magnitude, "nat"),
         limits.context("answers", float(len(answers)), "count"),
     ]
+
+
+def _farthest(compared: Compared) -> str:
+    return told_at(compared.served, compared.oracle, first=compared.starts[0])
 
 
 def in_words(act: Act) -> str:

@@ -93,7 +93,7 @@ class _Trial:
         """
         question = Question(prompt or self.prompt, identity, -1, _NEW_TOKENS)
         answer = ask(self.subject, [question], carried)[0]
-        compared = self.life.judge(question, answer)
+        compared = self.life.judge(question, answer, f"request {len(self.asked) + 1}, ")
         warm = None if either else any(other.who == key for other in self.asked)
         self.asked.append(_Asked(key, warm, answer, compared))
         return answer
@@ -104,15 +104,23 @@ class _Trial:
 
     def found_of_others(self) -> dict[str, JsonValue]:
         """Who found what, where an identity that had not asked before found anything."""
-        found = [f"{a.who} found {a.answer.cached} tokens" for a in self.asked if a.answer.cached and a.warm is False]
+        found = self._found_of_others()
         return {"says": f"Left in the cache by another identity: {'; '.join(found)}."} if found else {}
+
+    def _found_of_others(self) -> list[str]:
+        return [
+            f"request {number}: {a.who} found {a.answer.cached} of {len(a.compared.prompts[0]) - _NEW_TOKENS} tokens"
+            for number, a in enumerate(self.asked, start=1)
+            if a.answer.cached and a.warm is False
+        ]
 
     def measurements(self) -> list[Measurement]:
         """What was found, and how far warm answers are from the cold one of the same identity."""
         found = sum(a.answer.cached for a in self.asked if a.warm is False)
         warm = [a.answer.cached for a in self.asked if a.warm]
         note = "tokens that another identity had left in the cache"
-        measured = [limits.exactly_none("cached_tokens_of_others", found, note)]
+        leaked = limits.exactly_none("cached_tokens_of_others", found, note)
+        measured = [leaked.model_copy(update={"where": "; ".join(self._found_of_others())})]
         if warm:
             least = int(_WARM * self.spec.prompt_length)
             measured.append(limits.at_least_count("cached_tokens", min(warm), least, "half of the prompt, asked again"))

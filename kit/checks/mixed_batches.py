@@ -22,7 +22,7 @@ def check(spec: MixedBatches, subject: SGLangSubject) -> CheckResult:
     ask_alone = beside_prompt if spec.alone == "as-prompt" else beside_same_request
     rows = ask_alone(subject, in_batches(subject, spec.batches, spec.seed))
     judged = Judged(rows, subject.session.dtype)
-    return CheckResult(tuple(judged.measurements()), _evidence(subject, spec.batches, judged))
+    return CheckResult(tuple(judged.measurements()), _evidence(subject, spec.batches, judged, spec.slots))
 
 
 def check_invariance(spec: BatchInvariance, subject: SGLangSubject) -> CheckResult:
@@ -45,10 +45,11 @@ def _moved(size: int, row: Row, exact: bool) -> list[Measurement]:
     return [limits.context(f"max_abs_to_alone_in_{size}_rows", row.to_alone, "nat"), counted]
 
 
-def _evidence(subject: SGLangSubject, batches: Sequence[MixedBatch], judged: Judged) -> dict[str, JsonValue]:
+def _evidence(
+    subject: SGLangSubject, batches: Sequence[MixedBatch], judged: Judged, slots: int | None = None
+) -> dict[str, JsonValue]:
     red = judged.red()
     worst = max(judged.rows, key=lambda row: np.inf if np.isnan(row.error) else row.error)
-    slots = subject.session.engine.get("max_loras_per_batch")
     found: dict[str, JsonValue] = {
         "worst": _worst_position(worst),
         "batches": [_batch(place, batch, red, slots) for place, batch in enumerate(batches)],
@@ -61,13 +62,13 @@ def _evidence(subject: SGLangSubject, batches: Sequence[MixedBatch], judged: Jud
     return {"explanation": {"says": summary}, "red_rows": rows, **found}
 
 
-def _batch(place: int, batch: MixedBatch, red: Sequence[Row], slots: JsonValue) -> JsonValue:
+def _batch(place: int, batch: MixedBatch, red: Sequence[Row], slots: int | None) -> JsonValue:
     """What was sent in one message; with more identities than slots it cannot be one batch of the engine."""
     return {
         "batch": place,
         "rows": len(batch.composition),
         "prompt_tokens": sum(batch.prompt_lengths),
-        "splits": isinstance(slots, int) and len(set(batch.composition)) > slots,
+        "splits": slots is not None and len(set(batch.composition)) > slots,
         "identities": " ".join(name or "base" for name in batch.composition),
         "red": " ".join(str(row.row) for row in red if row.batch == place) or "none",
     }

@@ -1,6 +1,6 @@
 """Rows of batches in which several identities meet: each one held against the oracle, and against what it is alone."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import takewhile
@@ -16,6 +16,12 @@ from kit.subjects.sglang_engine import Served, SGLangSubject, Whole
 from kit.synthetic.prompts import prompts as seeded_prompts
 
 _NAMED = 12
+_DETAILED = 3
+"""Red rows of which position and values are told in the measurement; all of them stand in the evidence."""
+
+
+_LONGEST = 300
+"""Characters of a list of rows in a measurement."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +54,11 @@ class Row:
     def name(self) -> str:
         """For a person, such as ``batch 0 row 3 (adapter-1)``."""
         return f"batch {self.batch} row {self.row} ({self.identity or 'base'})"
+
+    @property
+    def place(self) -> str:
+        """Where it is farthest from the oracle, such as ``batch 0 row 3 (adapter-1), token 7: -9.12, by the oracle -5.9``."""
+        return f"{self.name}, {told_at(self.served, self.oracle)}" if self.served.size else self.name
 
     @property
     def served(self) -> Values:
@@ -110,20 +121,27 @@ class Judged:
     @cached_property
     def largest_error(self) -> Measurement:
         """The peer rule on the row that is farthest off at one position."""
-        return self._peer("max_abs_error", max(_ranked(row.error) for row in self.rows))
+        worst = max(self.rows, key=lambda row: _ranked(row.error))
+        peer, error = metrics.largest(self.calibration), _ranked(worst.error)
+        judged = limits.peer_max_abs("max_abs_error", error, peer, self.dtype, self.magnitude, "nat")
+        return judged.model_copy(update={"where": worst.place})
 
     @cached_property
     def to_alone(self) -> Measurement:
         """The row whose values in the batch and alone are farthest apart: each may be off by what the largest error may be."""
-        return limits.two_answers(
-            "max_abs_to_solo", max(_ranked(row.to_alone) for row in self.rows), self.largest_error
-        )
+        worst = max(self.rows, key=lambda row: _ranked(row.to_alone))
+        judged = limits.two_answers("max_abs_to_solo", _ranked(worst.to_alone), self.largest_error)
+        if worst.alone is None or not worst.alone.size:
+            return judged
+        place = told_at(worst.served[: len(worst.alone)], worst.alone, "alone")
+        return judged.model_copy(update={"where": f"{worst.name}, {place}"})
 
     def half_square(self, row: Row) -> Measurement:
         """The peer rule on a row's mean ½Δ², with room for the few values of a short row (`limits.mean_of_few`)."""
         peer = metrics.mean_half_square(self.calibration)
         mean = limits.peer_mean_half_square("mean_half_square", row.half_square, peer, self.dtype, self.magnitude)
-        return limits.mean_of_few(mean, len(row.served), self.largest_error)
+        judged = limits.mean_of_few(mean, len(row.served), self.largest_error)
+        return judged.model_copy(update={"where": row.name})
 
     def red(self) -> list[Row]:
         """The rows that are wrong in whatever way."""
@@ -150,18 +168,16 @@ class Judged:
         served = np.concatenate([row.served for row in self.rows])
         joined = metrics.mean_half_square(served, np.concatenate([row.oracle for row in self.rows]))
         by_mean = [self.half_square(row) for row in self.rows]
-        red = self.red()
-        told = ", ".join(row.name for row in red[:_NAMED]) + (f" and {len(red) - _NAMED} more" if red[_NAMED:] else "")
+        red = limits.exactly_none("red_rows", len(self.red()), f"of {len(self.rows)} rows")
+        chosen = max(self.rows, key=lambda row: _ranked(row.gap))
         found = [
-            limits.exactly_none("red_rows", len(red), told or f"of {len(self.rows)} rows"),
-            limits.exactly_none("non_finite", metrics.non_finite(served), "NaN or infinite logprobs"),
-            limits.exactly_none(
-                "wrong_tokens", sum(r.wrong_tokens for r in self.rows), "ids that are not the prompt's"
-            ),
-            limits.exactly_none("missing_tokens", sum(r.missing for r in self.rows), "tokens to generate"),
+            red.model_copy(update={"where": self._told(self.red())}),
+            self._counted("non_finite", lambda row: metrics.non_finite(row.served), "NaN or infinite logprobs"),
+            self._counted("wrong_tokens", lambda row: row.wrong_tokens, "ids that are not the prompt's"),
+            self._counted("missing_tokens", lambda row: row.missing, "tokens to generate"),
             self.largest_error,
             max(by_mean, key=lambda m: _ranked(m.value / m.limit if m.limit else m.value)),
-            limits.best_choice(max(row.gap for row in self.rows), self.largest_error),
+            limits.best_choice(chosen.gap, self.largest_error).model_copy(update={"where": chosen.name}),
             limits.upstream_at_most("upstream_kl", joined, limits.UPSTREAM_KL, "nat²", "over all rows"),
             limits.sane_peer(metrics.rms(self.calibration), self.dtype, self.magnitude, "nat"),
         ]
@@ -170,8 +186,37 @@ class Judged:
             found += [self.to_alone, limits.context("positions_not_bitwise_equal_to_solo", float(moved), "count")]
         return found
 
-    def _peer(self, name: str, value: float) -> Measurement:
-        return limits.peer_max_abs(name, value, metrics.largest(self.calibration), self.dtype, self.magnitude, "nat")
+    def _counted(self, name: str, of: Callable[[Row], int], note: str) -> Measurement:
+        """What must not be in any row; the rows in which it is are named."""
+        counts = [of(row) for row in self.rows]
+        found = ", ".join(row.name for row, count in zip(self.rows, counts, strict=True) if count)
+        return limits.exactly_none(name, sum(counts), note).model_copy(update={"where": found[:_LONGEST]})
+
+    def _wrong_at(self, row: Row) -> str:
+        """Where a red row is wrong: by the oracle, or, where it is right by that, alone."""
+        alone, most = row.alone, self.largest_error.limit or 0.0
+        if alone is not None and row.error <= most and not row.to_alone <= 2.0 * most:
+            return f"{row.name}, {told_at(row.served[: len(alone)], alone, 'alone')}"
+        return row.place
+
+    def _told(self, red: Sequence[Row]) -> str:
+        """Rows for a person: the first ones with position, value and what the oracle says, further ones by name."""
+        if not red:
+            return ""
+        told = [self._wrong_at(row) for row in red[:_DETAILED]]
+        if named := ", ".join(row.name for row in red[_DETAILED:_NAMED]):
+            told.append(f"also {named}" + (f" and {len(red) - _NAMED} more" if red[_NAMED:] else ""))
+        return f"{'; '.join(told)}; permitted {self.largest_error.limit:.2g} nat"
+
+
+def told_at(served: Values, right: Values, by: str = "by the oracle", first: int = 1) -> str:
+    """The place where values are farthest from the right ones, with both: ``token 7: -9.12, by the oracle -5.9``.
+
+    Args:
+        first: place in its text of the token that the first value is of.
+    """
+    worst = metrics.farthest(served, right)
+    return f"token {worst + first}: {served[worst]:.6g}, {by} {right[worst]:.6g}"
 
 
 def in_batches(subject: SGLangSubject, batches: Iterable[MixedBatch], seed: int) -> list[Row]:

@@ -16,7 +16,8 @@ from kit.check_spec import (
 )
 from kit.errors import UsageFault
 from kit.faults.adapter_catalogue import ADAPTER_FAULTS, ANSWER_FAULTS, RANK_FAULTS, adapter_must_see
-from kit.faults.engine_catalogue import ENGINE_FAULTS, engine_must_see
+from kit.faults.engine_catalogue import ENGINE_FAULTS
+from kit.faults.engine_seen import engine_must_see
 from kit.faults.kernel_catalogue import KERNEL_FAULTS, must_see
 from kit.faults.kind import FaultKind
 from kit.faults.lora_kernel_catalogue import LORA_KERNEL_FAULTS, lora_kernel_must_see
@@ -113,7 +114,7 @@ def expected_red(faults: tuple[InjectedFault, ...], case: Case) -> bool:
 def _must_see(name: str, case: Case) -> bool:
     acts_on, spec = FAULTS[name].acts_on, case.spec
     if acts_on == "engine":
-        return engine_must_see(name, spec)
+        return engine_must_see(name, case)
     match spec:
         case AllReduce():
             return acts_on == "ranks"

@@ -1,12 +1,8 @@
-"""The faults that act inside SGLang's processes, and which cases must see them. Data only; `kit.faults.engine` acts."""
+"""The faults that act inside SGLang's processes. Data only; `kit.faults.engine` acts, `kit.faults.engine_seen` says who must see them."""
 
-from collections.abc import Callable
 from typing import Final
 
-from kit.check_spec import CacheReuse, CheckSpec, DecodeLogprobs, GivenPrompt, MixedBatch, MixedBatches, PromptLogprobs
 from kit.faults.kind import FaultKind, Where
-
-_MANY = 64
 
 
 def _fault(name: str, where: Where, effect: str, report: str | None = None) -> FaultKind:
@@ -213,59 +209,3 @@ ENGINE_FAULTS: Final[tuple[FaultKind, ...]] = (
         20.0,
     ),
 )
-
-
-def _alone(spec: CheckSpec) -> bool:
-    """Prompts of an adapter, each in a batch of its own."""
-    return isinstance(spec, PromptLogprobs | GivenPrompt | CacheReuse) and spec.adapter is not None
-
-
-def _batches(spec: CheckSpec, holds: Callable[[MixedBatch], bool]) -> bool:
-    return isinstance(spec, MixedBatches) and any(holds(batch) for batch in spec.batches)
-
-
-def _many(batch: MixedBatch) -> bool:
-    """More tokens than the threshold, and as few as a prefill batch takes for certain."""
-    return _MANY < sum(batch.prompt_lengths) <= 512
-
-
-def _mixed(batch: MixedBatch) -> bool:
-    return len(set(batch.composition)) > 1
-
-
-def _decodes(spec: CheckSpec) -> bool:
-    return isinstance(spec, DecodeLogprobs) and spec.new_tokens >= 16
-
-
-def _decodes_adapted(spec: CheckSpec) -> bool:
-    return isinstance(spec, DecodeLogprobs) and spec.new_tokens >= 16 and spec.adapter is not None
-
-
-def _any_prompt(spec: CheckSpec) -> bool:
-    return isinstance(spec, PromptLogprobs | GivenPrompt | CacheReuse)
-
-
-def _adapters(batch: MixedBatch) -> set[str]:
-    return {identity for identity in batch.composition if identity is not None}
-
-
-_SEEN: dict[str, Callable[[CheckSpec], bool]] = {
-    "batch-slot-zero": lambda spec: (
-        isinstance(spec, PromptLogprobs) and spec.adapter is not None and max(spec.prompt_lengths) > _MANY
-    ),
-    "batch-first-row-for-all": lambda spec: _batches(spec, lambda batch: _many(batch) and _mixed(batch)),
-    "batch-rows-permuted": lambda spec: _batches(spec, _mixed),
-    "batch-third-adapter-skipped": lambda spec: _batches(spec, lambda batch: len(_adapters(batch)) > 2),
-    "batch-base-adapted": lambda spec: _batches(spec, lambda batch: None in batch.composition and _mixed(batch)),
-    "batch-scaling": lambda spec: _alone(spec) or _decodes_adapted(spec),
-    "decode-without-adapter": _decodes_adapted,
-    "decode-error-grows": _decodes_adapted,
-    "decode-positions-off-by-one": _decodes,
-    "positions-late-off-by-one": lambda spec: isinstance(spec, PromptLogprobs) and max(spec.prompt_lengths) > 129,
-    "logits-temperature": _any_prompt,
-}
-
-
-def engine_must_see(fault: str, spec: CheckSpec) -> bool:
-    """Whether a case must be red under a fault. Others may be red too: these are those whose inputs cannot hide it."""
-    return fault in _SEEN and _SEEN[fault](spec)

@@ -57,9 +57,10 @@ def amount(value: float, unit: str) -> str:
 
 
 def describe(measurement: Measurement) -> str:
-    """One clause: ``max_abs_error = 0.3 nat, limit <= 0.1 (peer), margin ×0.333``."""
+    """One clause: ``max_abs_error = 0.3 nat, limit <= 0.1 (peer), margin ×0.333``, and where, in brackets, if that is known."""
+    place = f" [{measurement.where}]" if measurement.where else ""
     clause = f"{measurement.name} = {amount(measurement.value, measurement.unit)}"
     if measurement.comparison is None or measurement.limit is None or measurement.source is None:
-        return clause
+        return clause + place
     clause += f", limit {measurement.comparison} {number(measurement.limit)} ({measurement.source})"
-    return clause if measurement.margin is None else f"{clause}, margin {factor(measurement.margin)}"
+    return clause + (f", margin {factor(measurement.margin)}" if measurement.margin is not None else "") + place

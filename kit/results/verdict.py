@@ -173,7 +173,7 @@ def _measured(measurements: tuple[Measurement, ...]) -> _Finding:
     if all(m.within for m in measurements):
         return _Finding(Status.PASSED, measurements=measurements)
     reason = "; ".join(filter(None, (in_words(measurements), describe(decisive))))
-    return _Finding(Status.FAILED, one_line(reason), excusable=True, measurements=measurements)
+    return _Finding(Status.FAILED, one_line(reason, 500), excusable=True, measurements=measurements)
 
 
 def _unreported(case: Case, trace: Trace, first: bool) -> _Finding:

@@ -12,7 +12,6 @@ from kit.check_spec import (
     AdapterLife,
     CheckSpec,
     DecodeLogprobs,
-    FirstRequests,
     NullCheck,
     PromptLogprobs,
 )
@@ -138,7 +137,10 @@ def _about(fault: InjectedFault, known: Sequence[Planned]) -> list[Planned]:
 
 
 def _cases(profile: Profile, waivers: Waivers) -> Iterator[Planned]:
-    """Those that are green without a fault, as far as is known."""
+    """Those that are green without a fault, as far as is known, however often a session is asked.
+
+    A program of refusals can be asked once: SGLang loads again by itself what stood under a name before.
+    """
     excused = [
         glob
         for waiver in waivers.named(profile.waivers).waiver
@@ -146,7 +148,12 @@ def _cases(profile: Profile, waivers: Waivers) -> Iterator[Planned]:
     ]
     for cases in BATTERIES.values():
         for planned in cases(profile):
-            if planned.case.skip is None and not any(fnmatchcase(planned.case.id, glob) for glob in excused):
+            once = isinstance(planned.case.spec, AdapterLife) and planned.case.spec.program.startswith(REFUSED)
+            if (
+                planned.case.skip is None
+                and not once
+                and not any(fnmatchcase(planned.case.id, glob) for glob in excused)
+            ):
                 yield planned
 
 
@@ -168,15 +175,9 @@ def _ranked(planned: Iterable[Planned]) -> list[Planned]:
 
 
 def _might_see(fault: str, planned: Planned) -> bool:
-    spec = planned.case.spec
-    if fault.startswith(("load-", "evict-")):
-        living = isinstance(spec, AdapterLife) and not spec.program.startswith(REFUSED)
-        return living or isinstance(spec, FirstRequests)
-    if fault.startswith("cache-"):
-        return "cache" in spec.check or "radix-cache" in planned.session.id
     if fault.startswith("chunk-"):
         return "chunked-prefill" in planned.session.id or "radix-cache" in planned.session.id
-    return planned.case.battery == "multi-lora" or isinstance(spec, DecodeLogprobs)
+    return planned.case.battery == "multi-lora" or isinstance(planned.case.spec, DecodeLogprobs)
 
 
 def _slowness(session: Session) -> float:

@@ -14,10 +14,12 @@ from kit.check_spec import (
     PromptLogprobs,
     Repeatability,
 )
+from kit.faults.asked import asked
 
 _OF_A_STEP = 20.0
 """What a step of decode costs, in tokens of a prompt."""
-_OF_A_LIFE = 2000.0
+_OF_IDENTITIES = 40.0
+"""How often a prompt is computed by a case about caches, or as much is generated."""
 
 
 def cost(spec: CheckSpec) -> float:
@@ -25,8 +27,8 @@ def cost(spec: CheckSpec) -> float:
     match spec:
         case PromptLogprobs(prompt_lengths=lengths):
             return _OF_A_STEP * len(lengths) + sum(lengths)
-        case MixedBatches(batches=batches) | BatchInvariance(batches=batches):
-            return 2.0 * sum(sum(batch.prompt_lengths) + _OF_A_STEP * sum(batch.new_tokens) for batch in batches)
+        case MixedBatches() | BatchInvariance() | AdapterLife() | FirstRequests():
+            return 2.0 * sum(batch.tokens + _OF_A_STEP * sum(row.new for row in batch.rows) for batch in asked(spec))
         case DecodeLogprobs(prompt_length=length, new_tokens=new) | CacheReuse(prompt_length=length, new_tokens=new):
             return length + _OF_A_STEP * new
         case Repeatability(prompt_length=length, new_tokens=new, times=times):
@@ -35,10 +37,8 @@ def cost(spec: CheckSpec) -> float:
             return len(batches) * (sum(lengths) + 5.0 * _OF_A_STEP * new)
         case GivenPrompt(tokens=tokens):
             return _OF_A_STEP + len(tokens)
-        case AdapterLife(operations=operations, adapters=adapters):
-            return _OF_A_LIFE + _OF_A_STEP * (operations + len(adapters) ** 2)
-        case FirstRequests() | CachedIdentities():
-            return _OF_A_LIFE
+        case CachedIdentities(prompt_length=length):
+            return _OF_IDENTITIES * length
         case _:
             heads, lengths = getattr(spec, "query_heads", 1), getattr(spec, "lengths", (1000,))
             return float(heads * sum(lengths))

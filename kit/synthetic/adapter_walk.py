@@ -15,6 +15,9 @@ from kit.synthetic.draws import below
 PROMPTS = (5, 12, 17, 33)
 """Lengths of the prompts that programs ask about; below and above 16, where block sizes of kernels end."""
 
+NEW_TOKENS = 2
+"""That every row of a program generates."""
+
 MOST_WALKED = 5
 """Names of its own that a walk has at once, beside the session's adapters."""
 

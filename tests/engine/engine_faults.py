@@ -1,6 +1,7 @@
 """Asks one real SGLang a few things, honest and under every fault that acts inside it; prints JSON: what each fault touched.
 
-``engine_faults.py SCRATCH [FAULT …]``. A process of its own, as an engine always is.
+``engine_faults.py SCRATCH [FAULT …]``. A process of its own, as an engine always is. The same engine is asked small cases of the
+multi-lora battery under the faults that its issue names, and what their red measurements say is printed too.
 """
 
 import json
@@ -12,6 +13,8 @@ from typing import Any
 import numpy as np
 
 from kit.batteries.sessions import sglang
+from kit.check_spec import AdapterLife, CachedIdentities, CheckSpec, MixedBatch, MixedBatches
+from kit.checks import run_check
 from kit.faults.catalogue import FAULTS, parse_fault
 from kit.faults.switch import engine_under
 from kit.profile import find_profile
@@ -19,6 +22,7 @@ from kit.subjects import Workspace, open_subject
 from kit.subjects.sglang_engine import SGLangSubject
 from kit.synthetic.catalogue import MODELS
 from kit.synthetic.files import model_files
+from kit.synthetic.program_names import ONE_SLOT, RELOAD
 from kit.synthetic.prompts import prompts
 
 MODEL = "tiny-qwen3"
@@ -28,6 +32,7 @@ DIFFERENT = 1e-3
 """nat; the same request in another batch differs by less than a hundredth of it in float32, every fault here by more."""
 
 Told = dict[str, list[float]]
+Places = dict[str, str]
 
 
 def batches(subject: SGLangSubject) -> Told:
@@ -88,6 +93,40 @@ SCENES: dict[str, Callable[[SGLangSubject], Told]] = {
 }
 
 
+def mixed_batch(*composition: str | None) -> MixedBatch:
+    """More than 64 tokens, and as many identities as the engine has slots."""
+    rows = len(composition)
+    return MixedBatch(composition=composition, prompt_lengths=(17,) * rows, new_tokens=(1,) * rows)
+
+
+MIXED = MixedBatches(
+    batches=(mixed_batch(*ADAPTERS[:1], None, *ADAPTERS[1:]), mixed_batch(ADAPTERS[2], ADAPTERS[0], None, ADAPTERS[1])),
+    slots=SLOTS,
+    seed=3,
+)
+IN_ONE_SLOT = AdapterLife(program=ONE_SLOT, adapters=ADAPTERS, slots=SLOTS)
+RELOADED = AdapterLife(program=RELOAD, adapters=ADAPTERS, slots=SLOTS)
+ONE_PROMPT = CachedIdentities(adapters=ADAPTERS[:2], carried="nothing", prompt_length=40, seed=3)
+CASES: dict[str, CheckSpec] = {
+    "batch-slot-zero": MIXED,
+    "batch-rows-permuted": MIXED,
+    "batch-adapters-of-previous": MIXED,
+    "batch-third-adapter-skipped": MIXED,
+    "batch-base-adapted": MIXED,
+    "load-slot-not-rewritten": RELOADED,
+    "load-scaled-again-by-name": RELOADED,
+    "load-scaled-twice": IN_ONE_SLOT,
+    "load-missing-not-zeroed": IN_ONE_SLOT,
+    "cache-key-without-adapter": ONE_PROMPT,
+}
+"""By fault, a case that must see it."""
+
+
+def judged(spec: CheckSpec, subject: SGLangSubject) -> Places:
+    """By measurement outside its limit, where the case says that it is."""
+    return {m.name: m.where for m in run_check(spec, subject).measurements if not m.within}
+
+
 def scene_of(fault: str) -> str:
     """Where a fault shows; every seventh batch takes a scene of more than seven."""
     if fault == "batch-now-and-then":
@@ -128,7 +167,12 @@ def main() -> None:
             faulty = engine_under(subject, (parse_fault(FAULTS[name].as_reported),))
             found[name] = touched(honest[scene_of(name)], SCENES[scene_of(name)](faulty))
             print(name, found[name], file=sys.stderr, flush=True)
-    print(json.dumps(found))
+        named = {}
+        for name, spec in CASES.items():
+            named[f"honest {name}"] = judged(spec, engine_under(subject, ()))
+            named[name] = judged(spec, engine_under(subject, (parse_fault(name),)))
+            print(name, named[name], file=sys.stderr, flush=True)
+    print(json.dumps({"touched": found, "named": named}))
 
 
 def _answers(subject: SGLangSubject, scene: str) -> Told:

@@ -1,6 +1,7 @@
 """Checks of an adapter's life and of caches, against engines with slots that are right, or wrong in one way; the oracle is real."""
 
 import asyncio
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -239,6 +240,9 @@ def test_a_mistake_is_red_named_and_cleaned_up(
     assert says in result.evidence["says"]
     assert 0 < result.evidence["operation"] < result.evidence["done"] == result.evidence["operations"]
     assert result.evidence["red"] and result.evidence["since_load"] and result.evidence["likeliest"]
+    (told,) = [m for m in result.measurements if m.name == "wrong_answers"]
+    first = rf"operation {result.evidence['operation']}: (row \d of \d, )?\S+ \(\S+\), "
+    assert re.match(first + r"token \d+: -[\d.]+, by the oracle -[\d.]+; permitted [\d.e-]+ nat", told.where)
     assert wrong.loaded == {*NAMES}
 
 
@@ -302,6 +306,10 @@ def test_a_cache_without_the_adapter_in_its_key_is_red_and_named(engine: Callabl
     result = cached_identities.check(cached(carried), engine("cache-without-adapter", caching=True))
     assert {"cached_tokens_of_others", "wrong_answers"} <= red(result)
     assert result.evidence["says"] and result.evidence["asked"]
+    where = {m.name: m.where for m in result.measurements}
+    who = "request 2: mlp found" if carried == "nothing" else "request 3: base found"
+    assert where["cached_tokens_of_others"].startswith(who.replace("mlp", NAMES[0]))
+    assert re.search(r"request \d, \S+ \(\S+\), token \d+: -", where["wrong_answers"])
 
 
 def test_every_kind_of_company_is_known() -> None:

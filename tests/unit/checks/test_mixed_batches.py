@@ -1,5 +1,6 @@
 """Mixed batches against engines that are right, or that mix rows up in one way each. The reference is the float64 oracle."""
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -108,6 +109,10 @@ def red_rows(result: CheckResult) -> list[tuple[int, int]]:
     return [(row["batch"], row["row"]) for row in result.evidence.get("red_rows", [])]
 
 
+def most_error(result: CheckResult) -> float:
+    return next(m.limit for m in result.measurements if m.name == "max_abs_error")
+
+
 def said(result: CheckResult) -> str:
     return result.evidence["explanation"]["says"]
 
@@ -131,7 +136,12 @@ def test_two_swapped_rows_are_red_and_named_with_whose_identity_they_carry(oracl
     assert red(result) >= {"red_rows", "max_abs_error", "mean_half_square", "max_abs_to_solo"}
     assert red_rows(result) == [(0, 1), (0, 2)]
     (told,) = [m for m in result.measurements if m.name == "red_rows"]
-    assert (told.value, told.note) == (2, "batch 0 row 1 (base), batch 0 row 2 (adapter-1)")
+    one, other = told.where.removesuffix(f"; permitted {most_error(result):.2g} nat").split("; ")
+    for place, row in ((one, result.evidence["red_rows"][0]), (other, result.evidence["red_rows"][1])):
+        name = f"batch 0 row {row['row']} ({row['identity']}), token "
+        assert re.fullmatch(re.escape(name) + r"\d+: -[\d.]+, by the oracle -[\d.]+", place)
+    worst = result.evidence["worst"]
+    assert f"token {worst['position']}: {worst['served']:.6g}, by the oracle {worst['oracle']:.6g}" in told.where
     first, second = result.evidence["red_rows"]
     assert first["says"] == "it carries the values of adapter-1 (identity of row 2 of its batch)"
     assert second["says"] == "it carries the values of the base model (identity of row 1, 4 of its batch)"

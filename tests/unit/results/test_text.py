@@ -64,3 +64,5 @@ def test_a_measurement_in_one_clause() -> None:
     )
     assert describe(judged) == "effect_slope = 0.5, limit >= 0.9 (effect), margin ×0.556"
     assert describe(Measurement(name="peer", value=2.0, unit="nat")) == "peer = 2 nat"
+    placed = judged.model_copy(update={"where": "row 3"})
+    assert describe(placed) == "effect_slope = 0.5, limit >= 0.9 (effect), margin ×0.556 [row 3]"
