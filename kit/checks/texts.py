@@ -1,7 +1,7 @@
 """Greedy texts against plain transformers, row by row; where one differs, why (`kit.oracles.triage`)."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,6 +23,7 @@ from kit.oracles.triage import (
     TextDifference,
     Variant,
     Verdict,
+    beyond_excuse,
     first_difference,
     judge,
     token_at,
@@ -109,11 +110,7 @@ def _compare(subject: TextSubject, row: Row, new_tokens: int) -> _Compared:
     text, reference_text = subject.text(own), subject.text(other)
     if text == reference_text or not own:  # no token at all is measured as missing
         return _Compared(row, text, reference_text, None, None)
-    by_text: dict[tuple[int, ...], list[int]] = {}
-    for size in BATCH_SIZES:
-        by_text.setdefault(reference(size), []).append(size)
-    variants = tuple(Variant(sizes=tuple(sizes), tokens=tokens) for tokens, sizes in by_text.items())
-    found = _Difference(subject, row, own, other).found(variants)
+    found = _Difference(subject, row, own, other).found(reference)
     return _Compared(row, text, reference_text, found, judge(found))
 
 
@@ -132,7 +129,8 @@ class _Difference:
     own: tuple[int, ...]
     other: tuple[int, ...]
 
-    def found(self, variants: tuple[Variant, ...]) -> TextDifference:
+    def found(self, reference: Callable[[int], tuple[int, ...]]) -> TextDifference:
+        """All that is known of it; `reference` writes the text in a batch of so many rows, and is asked where that could excuse it."""
         first = first_difference(self.own, self.other)
         assert first is not None
         logits = self._logits(1)
@@ -143,12 +141,17 @@ class _Difference:
             best = int(np.argmax(peer[place]))
             if place > first and best != token:
                 departures.append(self._departure(place, best, peer, oracle))
+        noise = self._noise(logits, peer, oracle)
+        sizes = BATCH_SIZES[:1] if beyond_excuse(departures, noise) else BATCH_SIZES
+        by_text: dict[tuple[int, ...], list[int]] = {}
+        for size in sizes:
+            by_text.setdefault(self.other if size == 1 else reference(size), []).append(size)
         return TextDifference(
             row=self.row.place,
             subject=self.own,
-            variants=variants,
+            variants=tuple(Variant(sizes=tuple(sizes), tokens=tokens) for tokens, sizes in by_text.items()),
             departures=tuple(departures),
-            noise=self._noise(logits, peer, oracle),
+            noise=noise,
         )
 
     def _logits(self, rows: int) -> Values:

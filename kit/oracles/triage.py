@@ -24,6 +24,8 @@ BATCH_SIZES: Final = tuple(range(1, 17))
 """Of the sweep, as upstream's maintainers swept it (sglang pull request 38585)."""
 MOST_GAP: Final = 1.0
 """nat: a token that is e times as likely as another is no tie, whatever the noise; a larger gap is always a fault."""
+BEYOND: Final = 4.0
+"""Noise floors: a reference that is so far from a token writes it in no batch."""
 NONE: Final = -1
 """In the place of a token: the text has ended."""
 
@@ -207,6 +209,18 @@ def judge(found: TextDifference) -> Judgement:
         verdict=Verdict.NEAR_TIE,
         reason=f"at token {worst.position} the candidates are {worst.gap:.3g} nat apart and within {worst.behind:.3g} nat of the "
         f"likeliest token, below the noise floor of {floor:.3g}",
+    )
+
+
+def beyond_excuse(departures: Sequence[Departure], noise: Noise) -> bool:
+    """Whether nothing that the reference writes in another batch could excuse a departure, so that it need not be asked.
+
+    Either `judge` takes no excuse, or the reference itself, along the subject's text, is `BEYOND` noise floors from the subject's
+    token: sixteen times what its logprobs move by with the batch size, so it goes on with that token in no batch.
+    """
+    reference = [opinion for departure in departures for opinion in departure.opinions if opinion.who == "peer"]
+    return any(not departure.gap <= MOST_GAP for departure in departures) or any(
+        opinion.best.logprob - opinion.subject >= BEYOND * noise.floor for opinion in reference
     )
 
 

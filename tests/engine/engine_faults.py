@@ -168,8 +168,9 @@ def main() -> None:
             found[name] = touched(honest[scene_of(name)], SCENES[scene_of(name)](faulty))
             print(name, found[name], file=sys.stderr, flush=True)
         named = {}
+        honest_cases = {spec: judged(spec, engine_under(subject, ())) for spec in dict.fromkeys(CASES.values())}
         for name, spec in CASES.items():
-            named[f"honest {name}"] = judged(spec, engine_under(subject, ()))
+            named[f"honest {name}"] = honest_cases[spec]
             named[name] = judged(spec, engine_under(subject, (parse_fault(name),)))
             print(name, named[name], file=sys.stderr, flush=True)
     print(json.dumps({"touched": found, "named": named}))

@@ -15,7 +15,7 @@ from kit.checks.outcome import CheckResult
 from kit.checks.texts import Row, compare_texts, ended
 from kit.oracles.limits import Dtype
 from kit.oracles.reference import LogprobOracle
-from kit.oracles.triage import Choice, TextDifference
+from kit.oracles.triage import BATCH_SIZES, Choice, TextDifference, judge
 from kit.subjects.continued import TOP, Continued
 from kit.synthetic.catalogue import TINY_QWEN3
 from kit.synthetic.files import model_files
@@ -90,7 +90,7 @@ def folders(model: Callable[..., Path]) -> dict[str, Path]:
     first, other = int(np.argmax(start)), int(np.argmin(start))
     assert start[first] > 0  # so that a larger row is likelier
     far = 1.2 / start[first]  # 1.2 nat
-    made = {"below": -HAIR, "above": HAIR, "far": far}
+    made = {"below": -HAIR, "above": HAIR, "far": far, "apart": far / 4}
     return {name: model(name, by, first, other) for name, by in made.items()}
 
 
@@ -157,6 +157,40 @@ def test_the_drift_case_replayed(folders: dict[str, Path], own: str, verdict: st
     assert green(result) == (verdict == "reference drift")
     if green(result):
         assert "batch size 2, 3" in result.evidence["triage"][0]["reason"]
+
+
+@dataclass(frozen=True)
+class Counting:
+    """A reference that tells in which batches it was asked to write."""
+
+    peer: TransformersPeer
+    sizes: list[int]
+
+    def greedy(self, prompt: Sequence[int], identity: str | None, new_tokens: int, rows: int = 1) -> tuple[int, ...]:
+        self.sizes.append(rows)
+        return self.peer.greedy(prompt, identity, new_tokens, rows)
+
+    def last_logits(self, text: Sequence[int], identity: str | None, last: int, rows: int = 1) -> np.ndarray:
+        return self.peer.last_logits(text, identity, last, rows)
+
+
+@pytest.mark.parametrize(
+    ("own", "other", "sizes", "verdict"),
+    [
+        ("far", "below", [1], "subject fault"),
+        ("below", "apart", [1], "subject fault"),
+        ("above", "below", [*BATCH_SIZES], "near tie"),
+    ],
+)
+def test_a_reference_is_swept_only_where_it_could_excuse(
+    folders: dict[str, Path], own: str, other: str, sizes: list[int], verdict: str
+) -> None:
+    """1.2 nat apart nothing excuses; 0.3 nat apart no batch of the reference would write it; a hair apart one might."""
+    reference = Counting(peer(folders[other]), [])
+    result = Subject(peer(folders[own]), reference, LogprobOracle(folders[other], {})).checked()  # type: ignore[arg-type]
+    assert verdicts(result) == [verdict] and reference.sizes == sizes
+    found = TextDifference.model_validate(result.evidence["text_differences"][0])
+    assert judge(found).verdict == verdict
 
 
 def test_an_answer_without_tokens_is_missing_tokens_not_a_crash(folders: dict[str, Path]) -> None:

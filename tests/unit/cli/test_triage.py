@@ -8,6 +8,7 @@ import pytest
 from rich.console import Console
 
 from kit.oracles.triage import BATCH_SIZES, Choice, Departure, Noise, Opinion, TextDifference, Variant, judge
+from kit.results.bundle import pack
 from kit.results.console import print_result
 from kit.results.files import write_all
 from kit.results.junit import to_junit
@@ -71,6 +72,15 @@ def test_the_verdict_is_derived_again_with_its_table(tmp_path: Path, gap: float,
         assert word in done.stdout, done.stdout
     assert "reference in batches of 1: 5 7 9 1" in done.stdout
     assert "reference in batches of 2 to 16: 5 8 2 3, the subject's text" in done.stdout
+
+
+def test_a_bundle_is_triaged_as_its_folder_is(tmp_path: Path) -> None:
+    files = {path.name: path.read_bytes() for path in folder(tmp_path, evidence(1.1)).iterdir()}
+    bundle = tmp_path / "run.tar.zst"
+    bundle.write_bytes(pack(files, "kit-run", 0))
+    of_bundle, of_folder = (kit("triage", str(run), CASE) for run in (bundle, tmp_path / "run"))
+    assert of_bundle.returncode == of_folder.returncode == 1
+    assert of_bundle.stdout == of_folder.stdout and "subject fault" in of_bundle.stdout
 
 
 def test_a_verdict_that_does_not_follow_from_the_record_is_told(tmp_path: Path) -> None:
