@@ -7,7 +7,7 @@ venv=$1 tools=$1/mutation
 
 if [[ ! -x $tools/bin/mutmut ]]; then
   "$venv/bin/python" -m venv "$tools"
-  "$tools/bin/python" -m pip install --quiet --requirement scripts/mutation.txt
+  "$tools/bin/python" -m pip install --quiet --requirement scripts/mutation.txt 2> >(grep -v '^WARNING' >&2)
   "$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))' \
     >"$("$tools/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/kit-packages.pth"
 fi
