@@ -53,17 +53,17 @@ def test_the_peer_rules() -> None:
 
 
 def test_a_mean_of_few_values() -> None:
-    largest = ERROR.model_copy(update={"limit": 2.0})
+    largest = ERROR.model_copy(update={"limit": 3.0})
     mean = ERROR.model_copy(update={"limit": 0.5})
     found = limits.mean_of_few(mean, 4, largest)
     assert found == mean.model_copy(
-        update={"limit": (2.0 + 3 * 0.5) / 4, "note": "n; one of 4 values may be off by 2.00e+00"}
+        update={"limit": (4.5 + 3 * 0.5) / 4, "note": "n; one of 4 values may be off by 3.00e+00"}
     )
-    assert limits.mean_of_few(mean, 1, largest).limit == 2.0
+    assert limits.mean_of_few(mean, 1, largest).limit == 4.5
     assert limits.mean_of_few(mean, 0, largest).limit == 0.5
     assert limits.mean_of_few(mean, 4, UNLIMITED).limit == 3 * 0.5 / 4
     unlimited = mean.model_copy(update={"limit": None})
-    assert limits.mean_of_few(unlimited, 4, largest).limit == 0.5
+    assert limits.mean_of_few(unlimited, 4, largest).limit == 4.5 / 4
 
 
 def test_a_peer_near_the_oracle() -> None:
@@ -132,3 +132,5 @@ def test_the_slope_of_an_effect(noise: float, effect: float, values: int, peer: 
 
 def test_the_slope_of_one_value_and_of_an_exact_peer_is_the_default() -> None:
     assert limits.effect_slope("s", 0.75, 0.2, 4.0) == limits.effect_slope("s", 1.25, 0.2, 4.0, 1, 1.0)
+    assert limits.effect_slope("s", 1.25, 0.2, 4.0, 100).limit == pytest.approx(0.025, rel=1e-12)
+    assert limits.effect_slope("s", 1.25, 0.2, 0.5).limit == pytest.approx(0.4, rel=1e-12)

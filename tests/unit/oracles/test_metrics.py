@@ -28,12 +28,13 @@ def test_directions_by_hand() -> None:
 
 def test_counts_by_hand() -> None:
     assert metrics.non_finite(np.array([np.nan, np.inf, -np.inf, 0.0])) == 3
-    # Permitted are 0.5 × |right| = 0.5, 1.5 and 1: the differences 2, 4 and 0 leave one.
+    # The differences are 2, 4 and 0. Permitted are 0.5, 1.5 and 1, and then 1.5, 4.5 and 3.
     assert metrics.share_beyond(LEFT, RIGHT, 0.5) == pytest.approx(2.0 / 3)
+    assert metrics.share_beyond(LEFT, RIGHT, 1.5) == pytest.approx(1.0 / 3)
     assert metrics.share_beyond(np.array([1.5, 2.0]), np.array([1.0, 2.0]), 0.5) == 0.0
     assert metrics.share_beyond(np.array([np.nan, 2.0]), np.array([1.0, 2.0]), 9.0) == 0.5
-    both = np.array([np.nan, 1.0, np.nan, 4.0])
-    assert metrics.differing(both, np.array([np.nan, 1.0, 2.0, 5.0])) == 2
+    both = np.array([np.nan, 1.0, np.nan, 4.0, 6.0])
+    assert metrics.differing(both, np.array([np.nan, 1.0, 2.0, 5.0, 6.0])) == 2
 
 
 def test_the_farthest_value() -> None:

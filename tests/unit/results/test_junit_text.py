@@ -83,9 +83,10 @@ def test_a_case_of_an_unknown_session_points_to_all_logs() -> None:
 
 
 def test_evidence_is_sorted_and_triage_is_told() -> None:
-    told = [{"row": "row 1", "verdict": "tie", "reason": "the gap is small", "sound": True}]
+    told = [{"row": "row 1", "verdict": "near tie", "reason": "the gap is small"}]
     lines = first(a_result(a_case(evidence={"worst": {"b": 2, "a": 1}, "triage": told}))).find("system-out").text
     assert 'worst: {"a": 1, "b": 2}' in lines.splitlines()
+    assert "[[PROPERTY|triage=row_1:_near_tie:_the_gap_is_small]]" in lines.splitlines()
     assert json.dumps(told, sort_keys=True) in lines
 
 
@@ -103,7 +104,9 @@ def test_lines_are_kept_whole_up_to_the_last_character_of_room() -> None:
 
 
 def test_an_empty_property_is_a_line() -> None:
-    assert "[[PROPERTY|waiver=_]]" in first(a_result(a_case(waiver="="))).find("system-out").text.splitlines()
+    nameless = SEEN.model_copy(update={"name": ""})
+    lines = first(a_result(a_case(waiver="=", measurements=(nameless,)))).find("system-out").text.splitlines()
+    assert {"[[PROPERTY|waiver=_]]", "[[PROPERTY|_=3.0]]"} <= set(lines)
 
 
 def test_problems_are_cases_that_take_no_time() -> None:
@@ -154,3 +157,54 @@ def test_a_single_case_has_a_text_of_4000_characters() -> None:
     body = first(a_result(a_case(Status.FAILED, name=KERNEL, reason=text))).find("failure").text
     assert body.startswith("[cut to its end; all of it: logs/s.log]\n")
     assert 3980 <= len(body.partition("\n")[2]) <= 4000
+
+
+def properties(result: RunResult) -> dict[str, str]:
+    return {node.get("name"): node.get("value") for node in parse(result).find("testsuite").iter("property")}
+
+
+def test_the_properties_of_a_suite() -> None:
+    assert properties(a_result(a_case())) == {
+        "kit.version": "1",
+        "run.id": "r",
+        "run.mode": "ci",
+        "run.runtime": "docker",
+        "run.exit_code": "0",
+        "run.interrupted": "false",
+        "planned": "1",
+        "omitted": "0",
+        "profile.name": "cpu",
+        "profile.title": "No GPU",
+        "profile.vendor": "cpu",
+        "profile.architecture": "x86_64",
+        "profile.gpus": "0",
+        "profile.image": "cpu",
+        "host.hostname": "lab-7",
+    }
+    assert properties(a_result(a_case(), runtime=None))["run.runtime"] == "none"
+
+
+def test_a_property_is_cut_at_1000_characters() -> None:
+    value = properties(a_result(a_case(), host={"words": "w" * 1200}))["host.words"]
+    assert value == "w" * 999 + "…"
+
+
+@pytest.mark.parametrize(
+    ("case_id", "classname", "name"),
+    [
+        ("kernels/triton/shape-1", "kernels.triton", "shape-1"),
+        ("alone", "kit", "alone"),
+        ("kernels/ /", "kernels", "unnamed"),
+        ("kernels/" + "n" * 300, "kernels", "n" * 191 + "…"),
+    ],
+)
+def test_names_of_a_case(case_id: str, classname: str, name: str) -> None:
+    test = first(a_result(a_case(name=case_id)))
+    assert (test.get("classname"), test.get("name")) == (classname, name)
+
+
+def test_cases_that_would_have_one_name_are_numbered() -> None:
+    cases = [a_case(name=f"kernels/{' ' * n}triton/shape", seconds=0.5) for n in range(3)]
+    tests = parse(a_result(*cases)).findall(".//testcase")
+    assert [test.get("name") for test in tests] == ["shape", "shape (2)", "shape (3)"]
+    assert {(test.get("classname"), test.get("time")) for test in tests} == {("kernels.triton", "0.500")}
