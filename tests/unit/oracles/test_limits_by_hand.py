@@ -24,6 +24,7 @@ def judged(name: str, value: float, comparison: Comparison, limit: float, source
         "limit": pytest.approx(limit, rel=1e-12),
         "source": source,
         "note": "",
+        "where": "",
     } | rest
 
 
