@@ -138,11 +138,16 @@ class OfflineSession(ProcessSpec):
 
 
 class NullSession(ProcessSpec):
-    """The null subject, for rehearsals: ready after `start_seconds`, and it may die in shutting down, after all its cases."""
+    """The null subject, for rehearsals: ready after `start_seconds`, and it may die in shutting down, after all its cases.
+
+    Attributes:
+        architecture: what it says that the machine is; None: its processor's. It computes on none.
+    """
 
     kind: Literal["null"] = "null"
     start_seconds: float = 0.0
     abort_at_end: bool = False
+    architecture: str | None = None
 
 
 SessionSpec = Annotated[

@@ -67,9 +67,13 @@ class LoadFaults:
 
     def prepare(self, original: Original, pool: Any, *args: Any, **kwargs: Any) -> None:
         """Around ``LoRAMemoryPool.prepare_lora_batch``, which evicts."""
+        faults = self._active.strengths
+        if not self._active.memory.setdefault("settled", False):
+            self._active.memory["settled"] = True
+            _settle(pool)
         before = dict(pool.uid_to_buffer_id)
         original(pool, *args, **kwargs)
-        if "evict-believed-resident" in self._active.strengths:
+        if "evict-believed-resident" in faults:
             for uid, slot in before.items():
                 pool.uid_to_buffer_id.setdefault(uid, slot)
 
@@ -87,6 +91,20 @@ class LoadFaults:
             adapter.scaling = known.scaling
         if "load-scaled-again-by-name" in faults:
             adapter.scaling *= adapter.scaling
+
+
+def _settle(pool: Any) -> None:
+    """Before the first batch under other faults: what the ones before left in the pool is gone, where unloading adapters does not reach.
+
+    Nobody is resident in a slot that is another's, and the slot of the base model holds zeros: a captured graph computes with it.
+    """
+    for uid, slot in list(pool.uid_to_buffer_id.items()):
+        if pool.buffer_id_to_uid[slot] != uid:
+            del pool.uid_to_buffer_id[uid]
+    base = pool.uid_to_buffer_id.get(None)
+    if base is not None:
+        for view in _slot(pool, base):
+            view.zero_()
 
 
 def _slot(pool: Any, slot: int) -> Iterator[Any]:

@@ -121,11 +121,10 @@ def _empty_split(spec: AttentionSpec) -> bool:
 
 
 def _cap(spec: AttentionSpec) -> bool:
-    if isinstance(spec, Prefill) or not 0.0 < spec.logit_cap <= 30.0:
+    """Scores of standard deviation 8; where one position dominates, it does so with and without a cap."""
+    if isinstance(spec, Prefill) or spec.content != "large":
         return False
-    if spec.content == "large":  # scores of standard deviation 8
-        return spec.logit_cap <= 8.0 and min(spec.lengths) > 2
-    return spec.content == "dominant" and spec.sinks
+    return 0.0 < spec.logit_cap <= 8.0 and min(spec.lengths) > 2
 
 
 def _last_block(spec: AttentionSpec) -> bool:

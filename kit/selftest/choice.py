@@ -197,7 +197,7 @@ def _of_process(profile: Profile, fault: InjectedFault) -> Iterator[Planned]:
         act = ACTS[fault.name].act
         session = Session(
             id=f"null-{fault.name}",
-            spec=NullSession(abort_at_end=act is None),
+            spec=NullSession(abort_at_end=act is None, architecture=profile.architecture),
             start_seconds=60.0,
             case_seconds=_NULL_SECONDS,
         )

@@ -59,8 +59,8 @@ class NullSubject:
 
 @contextlib.contextmanager
 def open_null(spec: NullSession) -> Iterator[NullSubject]:
-    """A null subject on this machine's processor; it may abort in closing, as a corrupted heap does."""
+    """A null subject; it may abort in closing, as a corrupted heap does."""
     time.sleep(spec.start_seconds)
-    yield NullSubject(facts={"architecture": platform.machine()})
+    yield NullSubject(facts={"architecture": spec.architecture or platform.machine()})
     if spec.abort_at_end:
         os.abort()
