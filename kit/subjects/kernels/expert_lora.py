@@ -1,6 +1,7 @@
 """SGLang's LoRA on a mixture of experts, called through the hooks that its runners of experts call (``lora_moe_runners.py``)."""
 
 import importlib
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
@@ -41,7 +42,7 @@ class ExpertLoraKernels:
         shares = torch.from_numpy(inputs.shares).to(self.device)
         out = placing.output(*inputs.base.shape)
         out.rows.copy_(placing.tensor(inputs.base))
-        with recorded_launches() as launched:
+        with _engine_settings(), recorded_launches() as launched:
             hooks = runners.build_lora_hooks(x, info, visits)
             hook = hooks.after_gate_up if spec.place == "gate-up" else hooks.after_down
             if hook is not None:  # SGLang asks for nothing where no row has an adapter
@@ -94,3 +95,10 @@ class ExpertLoraKernels:
             experts_shared_outer_loras=spec.shared_outer,
             lora_use_virtual_experts=spec.routing == "virtual-experts",
         )
+
+
+def _engine_settings() -> AbstractContextManager[Any]:
+    """SGLang's default settings in place, as in an engine: without them virtual experts get block sizes that no engine gets."""
+    context: Any = importlib.import_module("sglang.srt.runtime_context").get_context()
+    settings: AbstractContextManager[Any] = context.override_server_args()
+    return settings
