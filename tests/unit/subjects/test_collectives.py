@@ -35,7 +35,8 @@ def ranks(tmp_path: Path) -> Iterator[Callable[..., Collectives]]:
             return stack.enter_context(open_collectives(SESSION, workspace))
 
         yield go
-    assert psutil.Process().children(recursive=True) == []
+    left = psutil.Process().children(recursive=True)
+    assert [child for child in left if child.status() != psutil.STATUS_ZOMBIE] == []  # an adopted one is dead already
 
 
 def red(subject: Collectives, spec: AllReduce) -> dict[str, float]:
