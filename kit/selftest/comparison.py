@@ -27,7 +27,7 @@ class Compared:
     @property
     def cells(self) -> list[str]:
         """What a table says: `caught / judged`, empty where a rule can judge none."""
-        return [_share(pair) for pair in (*self.rules.values(), self.upstream)]
+        return [share(pair) for pair in (*self.rules.values(), self.upstream)]
 
 
 def comparison(result: SelftestResult) -> list[Compared]:
@@ -52,6 +52,7 @@ def _counted(said: Sequence[Said]) -> tuple[int, int]:
     return said.count("caught"), len(said) - said.count("cannot judge")
 
 
-def _share(pair: tuple[int, int]) -> str:
+def share(pair: tuple[int, int]) -> str:
+    """What a table says of how many of how many; empty where there are none."""
     caught, judged = pair
     return f"{caught} / {judged}" if judged else ""

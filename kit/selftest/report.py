@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from kit.results.text import number, printable
-from kit.selftest.comparison import comparison
+from kit.selftest.comparison import comparison, share
 from kit.selftest.outcome import FaultOutcome, SelftestResult
 from kit.selftest.upstream import RULES, together
 
@@ -101,7 +101,7 @@ def _comparison(result: SelftestResult) -> Table:
         table.add_column(title, overflow="fold")
     for row in comparison(result):
         table.add_row(row.where, f"{row.kit} / {row.faults}", *row.cells)
-    alarms = [f"{red} / {judged}" if judged else "" for red, judged in result.upstream_alarms.values()]
+    alarms = map(share, result.upstream_alarms.values())
     table.add_row("no fault", f"{len(result.alarms)} / {len(result.alarms) + result.quiet}", *alarms, "")
     return table
 
