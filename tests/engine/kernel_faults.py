@@ -31,7 +31,7 @@ CASES: dict[str, AttentionSpec] = {
     "decode-one-head-a-group": GroupedDecode(
         **(SMALL | {"kv_heads": 4}), **SPLITS, lengths=(5,), dispatch=True, content="constant"
     ),
-    "decode-capped": GroupedDecode(**SMALL, **SPLITS, lengths=(9,), content="dominant", logit_cap=5.0, sinks=True),
+    "decode-capped": GroupedDecode(**SMALL, **SPLITS, lengths=(9,), content="large", logit_cap=5.0, sinks=True),
     "decode-window": GroupedDecode(**SMALL, **SPLITS, lengths=(20,), content="revealing", window=6),
     "decode-40-heads": GroupedDecode(
         **(SMALL | {"query_heads": 40, "kv_heads": 4}),
@@ -42,7 +42,7 @@ CASES: dict[str, AttentionSpec] = {
     ),
     "extend": Extend(**SMALL, prefixes=(6,), lengths=(4,), pages="beyond-16-bits"),
     "extend-window": Extend(**SMALL, prefixes=(9,), lengths=(4,), content="revealing", window=6),
-    "extend-capped": Extend(**SMALL, prefixes=(6,), lengths=(4,), content="dominant", logit_cap=5.0, sinks=True),
+    "extend-capped": Extend(**SMALL, prefixes=(6,), lengths=(4,), content="large", logit_cap=5.0, sinks=True),
     "one-pass": Extend(**SMALL, prefixes=(6,), lengths=(4,), unified=True),
     "prefill": Prefill(**SMALL, lengths=(7,)),
     "prefill-constant": Prefill(**SMALL, lengths=(3,), content="constant"),
