@@ -44,7 +44,9 @@ nightly: setup
 	$(KIT) images verify cuda --python 3.11
 
 # Every fault of the catalogue against the batteries: what is caught, and whether anything is red without a fault.
+# Faults of containers are asked about where an engine answers, so the CPU image is built (or found unchanged) first.
 selftest: setup
+	@if [[ $(PROFILE) == cpu ]]; then scripts/image.sh $(KIT) $(BASE); fi
 	$(KIT) selftest --profile $(PROFILE) --runtime local $(if $(OUTPUT),--output $(OUTPUT)) $(ARGS)
 
 # Are the tests of kit's own judges sharp? Every mutant of them that survives is listed; docs/mutation.md explains them.

@@ -36,27 +36,28 @@ def selftest(
     from kit.cli.progress import Progress, SafeConsole, unheard
     from kit.host.run import Request, execute, prepare, write_reports
     from kit.host.supervisor import stop_signals
-    from kit.results.sums import read_folder, seal
+    from kit.results.sums import seal
+    from kit.selftest.beside import beside_the_plan
     from kit.selftest.choice import Choice
     from kit.selftest.outcome import outcome_of
-    from kit.selftest.prepare import selftest_of, told
+    from kit.selftest.prepare import selftest_of
     from kit.selftest.report import print_selftest, selftest_html
-    from kit.selftest.reports import report_outcomes
 
     choice = Choice(tuple(fault or ()), rounds, tuple(case or ()), tuple(sweep or ()))
     prepared = selftest_of(prepare(Request(profile=profile, runtime=runtime, output=output)), choice)
+    beside = beside_the_plan(prepared, choice)
     console = SafeConsole()
     if listed:
-        for line in told(prepared.plan):
+        cases = (f"{case.session}  {case.id}" for case in prepared.plan.cases)
+        for line in (*cases, *beside.told()):
             console.print(line, markup=False, highlight=False, soft_wrap=True)
         return
     with stop_signals() as stop:
         with Progress(prepared.plan, console) as progress:
             finished = execute(prepared, stop, progress)
-        finished.reserve.free()
-        write_reports(finished.result, finished.folder)
-        of_records = tuple(report_outcomes(read_folder(finished.folder))) if choice.of_all else ()
-        result = outcome_of(finished.result, of_records)
+            finished.reserve.free()
+            write_reports(finished.result, finished.folder)
+            result = outcome_of(finished.result, beside.asked(prepared, finished, stop, progress))
         (finished.folder / "selftest.json").write_text(result.model_dump_json(indent=2) + "\n", encoding="utf-8")
         (finished.folder / "selftest.html").write_bytes(selftest_html(result))
         seal(finished.folder)

@@ -16,6 +16,7 @@ from kit.check_spec import (
 )
 from kit.errors import UsageFault
 from kit.faults.adapter_catalogue import ADAPTER_FAULTS, ANSWER_FAULTS, RANK_FAULTS, adapter_must_see
+from kit.faults.container_catalogue import CONTAINER_FAULTS
 from kit.faults.engine_catalogue import ENGINE_FAULTS
 from kit.faults.engine_seen import engine_must_see
 from kit.faults.kernel_catalogue import KERNEL_FAULTS, must_see
@@ -41,6 +42,7 @@ FAULTS: dict[str, FaultKind] = {
         *WAVE_FAULTS,
         *ENGINE_FAULTS,
         *PROCESS_FAULTS,
+        *CONTAINER_FAULTS,
         *REPORT_FAULTS,
     )
 }
@@ -85,10 +87,10 @@ def parse_injected(text: str) -> InjectedFault:
     """As `parse_fault`, for a fault of a whole run.
 
     Raises:
-        UsageFault: also for a fault of processes or of records, which no battery sees.
+        UsageFault: also for a fault of processes, containers or records, which no battery sees.
     """
     fault = parse_fault(text)
-    if FAULTS[fault.name].acts_on in ("processes", "reports"):
+    if FAULTS[fault.name].acts_on in ("processes", "containers", "reports"):
         raise UsageFault(f"the fault '{fault.name}' acts on no battery", "run 'kit selftest'")
     return fault
 

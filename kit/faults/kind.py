@@ -20,10 +20,10 @@ Where = Literal[
 ]
 """Which part of a serving stack is at fault."""
 
-ActsOn = Literal["adapters", "answers", "ranks", "kernels", "engine", "processes", "reports"]
+ActsOn = Literal["adapters", "answers", "ranks", "kernels", "engine", "processes", "containers", "reports"]
 """How kit injects it: altered copies of adapters, altered answers (so the base model's too), the ranks of an all-reduce, the
 sources and arguments of attention kernels, hooks in the engine's own processes, a session's process as a whole,
-or the record of a run."""
+the container of a run, or its record."""
 
 
 @dataclass(frozen=True)

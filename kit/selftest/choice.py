@@ -30,6 +30,10 @@ from kit.waiver import Waivers
 
 ALL, NONE = "all", "none"
 _OF_ENGINES = ("adapters", "answers", "engine")
+_BESIDE_A_RUN = ("containers", "reports")
+"""Containers are launched, and records altered, after the run (`kit.selftest.beside`)."""
+_BESIDE_THE_PLAN = (*_BESIDE_A_RUN, "ranks")
+"""Ranks of an all-reduce cannot change their faults while they live."""
 _FEW = 2
 _ASKED_WHERE_NONE_MUST = 4
 _NULL_SECONDS = 5.0
@@ -73,7 +77,9 @@ def selftest_plan(profile: Profile, waivers: Waivers, choice: Choice, run_id: st
     Raises:
         UsageFault: an unknown fault, or one that no case of this profile is about.
     """
-    faults = tuple(fault for fault in dict.fromkeys(map(parse_fault, choice.asked)) if not _beside_the_plan(fault))
+    asked_about = tuple(dict.fromkeys(map(parse_fault, choice.asked)))
+    faults = tuple(fault for fault in asked_about if FAULTS[fault.name].acts_on not in _BESIDE_THE_PLAN)
+    around = any(FAULTS[fault.name].acts_on in _BESIDE_A_RUN for fault in asked_about)
     kinds = kinds_to_sweep(choice.sweeps)
     known = [planned for planned in _cases(profile, waivers) if _is_chosen(planned.case, choice.cases)]
     chosen: list[Planned] = []
@@ -88,7 +94,9 @@ def selftest_plan(profile: Profile, waivers: Waivers, choice: Choice, run_id: st
         chosen += swept(kind, _ranked(_about(InjectedFault(name=kind.name, strength=1.0), known)))
     if faults and choice.rounds:
         chosen += first_round(known, asked)
-    chosen += dealt(range(1 if faults else 0, choice.rounds), known, engines)
+    chosen += dealt(range(1 if faults or around else 0, choice.rounds), known, engines)
+    if around and not chosen:
+        chosen.append(_of_nothing(profile))
     if not chosen:
         raise UsageFault("nothing is left to ask", "choose other faults or cases")
     sessions = {planned.session.id: planned.session for planned in chosen}
@@ -101,11 +109,6 @@ def selftest_plan(profile: Profile, waivers: Waivers, choice: Choice, run_id: st
         cases=tuple(planned.case for planned in chosen),
         run_seconds=profile.time.run.total_seconds(),
     )
-
-
-def _beside_the_plan(fault: InjectedFault) -> bool:
-    """Ranks of an all-reduce cannot change their faults while they live; records are altered after the run."""
-    return FAULTS[fault.name].acts_on in ("ranks", "reports")
 
 
 def under(fault: InjectedFault, known: Sequence[Planned]) -> Iterator[Planned]:
@@ -195,12 +198,22 @@ def _of_process(profile: Profile, fault: InjectedFault) -> Iterator[Planned]:
         spec, subject = PromptLogprobs(adapter=adapter, prompt_lengths=(17,), seed=0), TINY_QWEN3.name
     else:
         act = ACTS[fault.name].act
-        session = Session(
-            id=f"null-{fault.name}",
-            spec=NullSession(abort_at_end=act is None, architecture=profile.architecture),
-            start_seconds=60.0,
-            case_seconds=_NULL_SECONDS,
-        )
+        session = _null_session(profile, fault.name, abort_at_end=act is None)
         spec, subject = NullCheck(act=act or "pass"), "null"
     case_id = f"process/{subject}/{fault.name}{MARK}{fault.name}"
     yield Planned(session, Case(id=case_id, session=session.id, spec=spec, faults=(fault,)))
+
+
+def _of_nothing(profile: Profile) -> Planned:
+    """A run's only case where all that is asked about is around a run."""
+    session = _null_session(profile, "passes")
+    return Planned(session, Case(id=f"process/null/passes{MARK}0", session=session.id, spec=NullCheck(act="pass")))
+
+
+def _null_session(profile: Profile, name: str, *, abort_at_end: bool = False) -> Session:
+    return Session(
+        id=f"null-{name}",
+        spec=NullSession(abort_at_end=abort_at_end, architecture=profile.architecture),
+        start_seconds=60.0,
+        case_seconds=_NULL_SECONDS,
+    )

@@ -1,7 +1,8 @@
 """What a self-test found, from the result of its run: per fault whether it was caught, by which case, when, and how clearly."""
 
-from collections.abc import Iterator
-from typing import Literal
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final, Literal
 
 from pydantic import Field
 
@@ -37,7 +38,7 @@ class FaultOutcome(Record):
 
     Attributes:
         fault: as typed. name, effect, where, acts_on, report: of its kind.
-        asked: cases that gave a verdict. missing: cases that gave none.
+        asked: cases that gave a verdict. missing: cases that gave none; of a launch, what of it is not as it must be.
         caught: those that were red, the clearest first.
         batteries: of the cases asked, and whether one of them saw it.
         upstream: what each of upstream's rules says of the same answers (`kit.selftest.upstream`); empty where there are none.
@@ -63,6 +64,22 @@ class FaultOutcome(Record):
         return "not caught" if self.asked else "not asked"
 
 
+@dataclass(frozen=True)
+class Beside:
+    """What came of what is asked beside the plan of the run.
+
+    Attributes:
+        outcomes: one per fault. quiet: fault-free cases that were as they must be. alarms: what was not, a line each.
+        left_out: by fault that was not asked about, the reason. seconds: how long it took.
+    """
+
+    outcomes: tuple[FaultOutcome, ...] = ()
+    quiet: int = 0
+    alarms: tuple[str, ...] = ()
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    seconds: float = 0.0
+
+
 class SelftestResult(Record):
     """What ``selftest.json`` holds.
 
@@ -74,9 +91,10 @@ class SelftestResult(Record):
         unanswered: fault-free cases that gave no verdict.
         upstream_alarms: by upstream's rule, how many fault-free cases do not pass it, and how many it can judge.
         sweeps: the smallest strengths that were seen.
+        left_out: by fault that was to be asked about and was not, the reason.
     """
 
-    schema_version: Literal[2] = 2
+    schema_version: Literal[3] = 3
     run_id: str
     profile: str
     seconds: float
@@ -87,6 +105,7 @@ class SelftestResult(Record):
     unanswered: int = Field(ge=0)
     upstream_alarms: dict[str, tuple[int, int]]
     sweeps: tuple[SweepOutcome, ...] = ()
+    left_out: dict[str, str] = Field(default_factory=dict)
 
     @property
     def good(self) -> bool:
@@ -95,8 +114,11 @@ class SelftestResult(Record):
         return seen and not self.alarms and not self.unanswered and all(outcome.caught for outcome in self.faults)
 
 
-def outcome_of(result: RunResult, of_records: tuple[FaultOutcome, ...] = ()) -> SelftestResult:
-    """The self-test's result from that of its run, and from what was made of the record of that run."""
+_NOTHING: Final = Beside()
+
+
+def outcome_of(result: RunResult, beside: Beside = _NOTHING) -> SelftestResult:
+    """The self-test's result from that of its run, and from what was asked beside it."""
     by_fault: dict[str, list[CaseResult]] = {}
     without: list[CaseResult] = []
     sweeps: list[CaseResult] = []
@@ -113,14 +135,15 @@ def outcome_of(result: RunResult, of_records: tuple[FaultOutcome, ...] = ()) -> 
     return SelftestResult(
         run_id=result.run_id,
         profile=result.profile.name,
-        seconds=result.finished - result.started,
-        faults=(*(_fault_outcome(text, by_fault[text]) for text in faults), *of_records),
+        seconds=result.finished - result.started + beside.seconds,
+        faults=(*(_fault_outcome(text, by_fault[text]) for text in faults), *beside.outcomes),
         rounds=len({case.id.partition(MARK)[2] for case in without if case.status in (*_CAUGHT, *_GREEN)}),
-        quiet=sum(case.status in _GREEN for case in without),
-        alarms=tuple(f"{c.id}: {c.status.value}: {c.reason}" for c in without if c.status in _CAUGHT),
+        quiet=sum(case.status in _GREEN for case in without) + beside.quiet,
+        alarms=(*(f"{c.id}: {c.status.value}: {c.reason}" for c in without if c.status in _CAUGHT), *beside.alarms),
         unanswered=sum(case.status not in (*_CAUGHT, *_GREEN) for case in without),
         upstream_alarms=alarms_of(without),
         sweeps=tuple(map(sweep_outcome, sweeps)),
+        left_out=dict(beside.left_out),
     )
 
 

@@ -37,6 +37,8 @@ def print_selftest(result: SelftestResult, console: Console) -> None:
         console.print(_sweeps(result))
     if result.faults:
         console.print(_comparison(result))
+    for why, names in left_out(result).items():
+        console.print(Text(printable(f"not asked: {', '.join(names)} ({why})"), "yellow"))
     for alarm in result.alarms:
         console.print(Text(f"FALSE ALARM  {printable(alarm)}", "bold red"))
     console.print(sentence(result))
@@ -51,6 +53,14 @@ def sentence(result: SelftestResult) -> str:
     alarms = f"{len(result.alarms)} false alarms in {cases} fault-free cases of {result.rounds} rounds"
     missing = f"; {result.unanswered} fault-free cases gave no verdict" if result.unanswered else ""
     return f"caught {caught} of {len(result.faults)} faults; {alarms}{missing}{upstream}; {result.seconds:.0f} s"
+
+
+def left_out(result: SelftestResult) -> dict[str, list[str]]:
+    """The faults that were to be asked about and were not, by reason."""
+    by_reason: dict[str, list[str]] = {}
+    for name, why in result.left_out.items():
+        by_reason.setdefault(why, []).append(name)
+    return by_reason
 
 
 def margin_of(outcome: FaultOutcome) -> str:
@@ -121,6 +131,7 @@ def selftest_html(result: SelftestResult) -> bytes:
         plain=_plain,
         rules=RULES,
         comparison=comparison(result),
+        left_out=left_out(result),
         css=Markup(_CSS.read_text(encoding="utf-8")),
     )
     return text.encode("utf-8", "backslashreplace")

@@ -16,6 +16,7 @@ from typing import Any
 
 from kit.check_spec import NullCheck
 from kit.events import CaseStarted
+from kit.faults.containers import PROVOKED
 from kit.host.image_store import check_image
 from kit.host.planner import new_run_id
 from kit.image import find_image
@@ -58,21 +59,12 @@ def _acts(*names: str, **options: Any) -> Provoke:
     return lambda stage: stage.launch(acts(*names, **options)).finish()
 
 
-def _to_container(do: Callable[[Any], None], **options: Any) -> Provoke:
-    """Something is done to the container while a case is in flight."""
+def _to_container(fault: str, **options: Any) -> Provoke:
+    """What the self-test's fault does to the container, while a case is in flight."""
 
     def provoke(stage: Stage) -> Outcome:
         launch = stage.in_flight(**options)
-        do(stage.container())
-        return launch.finish()
-
-    return provoke
-
-
-def _kill_process(words: str) -> Provoke:
-    def provoke(stage: Stage) -> Outcome:
-        launch = stage.in_flight()
-        stage.process(words).kill()
+        PROVOKED[fault](stage.container())
         return launch.finish()
 
     return provoke
@@ -255,26 +247,26 @@ def _cache_of_root(stage: Stage) -> Outcome:
 
 FAULTS = [
     # what is done to the container
-    Fault("container-killed", _to_container(lambda c: c.kill()), 5, IN_FLIGHT, "SIGKILL"),
+    Fault("container-killed", _to_container("container-killed"), 5, IN_FLIGHT, "SIGKILL"),
     Fault(
         "container-removed",
-        _to_container(lambda c: c.remove(force=True)),
+        _to_container("container-removed"),
         5,
         IN_FLIGHT,
         "removed by someone else",
     ),
-    Fault("container-stopped", _to_container(lambda c: c.kill("SIGTERM")), 5, IN_FLIGHT, "SIGTERM"),
+    Fault("container-stopped", _to_container("container-stopped"), 5, IN_FLIGHT, "SIGTERM"),
     Fault(
         "container-paused",
-        _to_container(lambda c: c.pause(), run=25),
+        _to_container("container-paused", run=25),
         5,
         IN_FLIGHT | {"0/1-hang": "timeout"},
         "time limit",
     ),
-    Fault("worker-killed", _kill_process("-m kit.worker /kit/run"), 5, IN_FLIGHT, "SIGKILL"),
+    Fault("worker-killed", _to_container("container-worker-killed"), 5, IN_FLIGHT, "SIGKILL"),
     Fault(
         "session-killed-from-outside",
-        _kill_process("kit.worker.session"),
+        _to_container("container-session-killed"),
         5,
         IN_FLIGHT | {"1/0-pass": "passed"},
         "SIGKILL",

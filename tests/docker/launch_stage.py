@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import docker
-import psutil
 from lxml import etree
 
 from kit.check_spec import NullCheck
@@ -112,12 +111,6 @@ class Stage:
         """The only one."""
         (one,) = self.containers()
         return one
-
-    def process(self, words: str) -> psutil.Process:
-        """A process of the container, by a part of its command line."""
-        first = psutil.Process(int(self.container().attrs["State"]["Pid"]))
-        found = [p for p in (first, *first.children(recursive=True)) if words in " ".join(p.cmdline())]
-        return found[-1]
 
 
 def run_to_end(runtime: DockerRuntime) -> None:

@@ -16,6 +16,7 @@ from kit.events import CaseStarted
 from kit.host.container import RUN_LABEL
 from kit.image import content_tag, find_image
 from kit.plan import Plan
+from kit.selftest.outcome import SelftestResult
 from kit.synthetic.catalogue import MODELS
 from kit.waiver import load_waivers
 from tests.jobs import Job, Outcome, adapter_case_started, kit, outcome
@@ -181,6 +182,17 @@ def test_a_killed_worker_loses_no_verdict(tmp_path: Path, client: "docker.Docker
         f"{LORA}/vocabulary-edges": "missing",
     }
     assert "SIGKILL" in done.reason(f"{LORA}/adapter-0")
+
+
+def test_a_self_test_launches_the_profiles_image_under_faults(tmp_path: Path) -> None:
+    chosen = ("container-session-killed", "container-name-taken", "report-event-lost")
+    done = kit(
+        "selftest", "--output", str(tmp_path / "out"), *(text for fault in chosen for text in ("--fault", fault))
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = SelftestResult.model_validate_json((tmp_path / "out" / "selftest.json").read_bytes())
+    assert {outcome.name: outcome.verdict for outcome in found.faults} == dict.fromkeys(chosen, "caught")
+    assert (found.quiet, found.alarms, found.left_out) == (1 + 4, (), {})
 
 
 def test_an_image_of_other_sources_is_refused_and_stays(tmp_path: Path, client: "docker.DockerClient") -> None:

@@ -2,6 +2,7 @@ from collections import Counter
 
 import pytest
 
+from kit.check_spec import NullCheck
 from kit.errors import UsageFault
 from kit.faults.catalogue import FAULTS, MARK, expected_red, fault_text, parse_fault, parse_injected
 from kit.faults.process_catalogue import SIGNALS, TELLING
@@ -34,7 +35,7 @@ def test_every_fault_is_asked_about_where_it_must_be_seen(whole: Plan) -> None:
 
 def test_what_no_case_of_the_profile_is_about_is_known(whole: Plan) -> None:
     asked = {fault.name for fault in whole.injected}
-    left = {name for name, kind in FAULTS.items() if kind.acts_on not in ("reports", "ranks")} - asked
+    left = {name for name, kind in FAULTS.items() if kind.acts_on not in ("reports", "containers", "ranks")} - asked
     assert left == NOT_ASKED
 
 
@@ -112,10 +113,16 @@ def test_a_wrong_choice_is_told() -> None:
     with pytest.raises(UsageFault, match="no case of profile cpu is about the fault 'kernel-one-head-scaled'"):
         planned("kernel-one-head-scaled=1.1", cases=("multi-lora/*",))
     with pytest.raises(UsageFault, match="nothing is left to ask"):
-        planned("report-event-lost")
+        planned("rank-silent")
 
 
-@pytest.mark.parametrize("fault", ["process-killed", "report-event-lost"])
+@pytest.mark.parametrize("fault", ["report-event-lost", "container-killed"])
+def test_a_fault_around_a_run_has_a_run_of_one_case_that_passes(fault: str) -> None:
+    (case,) = planned(fault, rounds=1).cases
+    assert (case.id, case.faults, isinstance(case.spec, NullCheck)) == (f"process/null/passes{MARK}0", (), True)
+
+
+@pytest.mark.parametrize("fault", ["process-killed", "report-event-lost", "container-killed"])
 def test_what_no_battery_sees_is_refused_by_a_run(fault: str) -> None:
     with pytest.raises(UsageFault, match="acts on no battery; run 'kit selftest'"):
         parse_injected(fault)
