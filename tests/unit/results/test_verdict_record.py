@@ -151,7 +151,7 @@ def test_a_waiver_is_asked_with_the_facts_of_session_worker_host_and_image(
 
 
 def test_a_case_that_one_strange_session_reported_failed() -> None:
-    events = worker(session_events("s", []), session_events("other", case_events("other", KERNEL, 0.5)))
+    events = worker(session_events("s", []), session_events("other", [finished("other", KERNEL, 0.5)]))
     result = judged(plan({"s": [KERNEL], "other": [LORA]}), events)
     case = result.cases[0]
     assert (case.status.value, case.reason) == ("failed", "reported by session other, which is not its own (s)")
