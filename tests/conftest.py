@@ -1,4 +1,10 @@
-"""How generated tests behave on a busy machine: slowness is no failure; pytest-timeout ends what hangs."""
+"""How tests behave on a busy machine: slowness is no failure; pytest-timeout ends what hangs; matrix products keep to one thread."""
+
+import os
+
+os.environ.setdefault(
+    "OPENBLAS_NUM_THREADS", "1"
+)  # as in every session of kit: the oracle's products are small, and threads would wait
 
 from hypothesis import HealthCheck, settings
 
