@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Mutates kit's own judges and runs their tests against every mutant; what survives is listed. About 20 minutes on one core.
+# Mutates kit's own judges and runs their tests against every mutant; what survives is listed. About 25 minutes on one core.
 #   mutation.sh VENV
 # pyproject.toml ([tool.mutmut]) says which files, and which tests. The tool has an environment of its own, which sees the packages of VENV.
 set -euo pipefail

@@ -35,6 +35,7 @@ def test_counts_by_hand() -> None:
     assert metrics.share_beyond(np.array([np.nan, 2.0]), np.array([1.0, 2.0]), 9.0) == 0.5
     both = np.array([np.nan, 1.0, np.nan, 4.0, 6.0])
     assert metrics.differing(both, np.array([np.nan, 1.0, 2.0, 5.0, 6.0])) == 2
+    assert metrics.differing(np.array([1.0, 2.0, 3.0]), np.array([1.0, 2.0, 4.0])) == 1
 
 
 def test_the_farthest_value() -> None:
