@@ -31,6 +31,7 @@ def small(folder: Path) -> dict[str, object]:
         "alarms": list(found.alarms),
         "unanswered": found.unanswered,
         "alarms_of_upstreams_rules": found.upstream_alarms,
+        "left_out": found.left_out,
         "comparison": [asdict(row) for row in comparison(found)] if found.faults else [],
         "sweeps": [sweep.model_dump(mode="json") for sweep in found.sweeps],
         "by_fault": {outcome.fault: _told(outcome) for outcome in found.faults},
