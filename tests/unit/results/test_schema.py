@@ -53,8 +53,9 @@ def test_what_a_run_writes_fits(tmp_path: Path) -> None:
     validator("plan").validate(json.loads(files["plan.json"]))
     validator("profile").validate(json.loads(files["profile.json"]))
     lines = [*files["events.jsonl"].splitlines(), *files["host.jsonl"].splitlines()]
+    event = validator("event")
     for line in lines:
-        validator("event").validate(json.loads(line))
+        event.validate(json.loads(line))
     assert len(lines) > 30
 
 
