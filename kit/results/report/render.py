@@ -2,7 +2,7 @@
 
 import base64
 import hashlib
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -24,25 +24,30 @@ def to_html(result: RunResult, before: RunResult | None = None) -> bytes:
     """`result` as one HTML file in UTF-8 that loads nothing; with an earlier result `before`, it tells since when."""
     view = View(result, before)
     script = (_HERE / "report.js").read_text(encoding="utf-8")
-    environment = _environment(view)
-    text = environment.get_template("report.html.j2").render(
-        view=view,
-        result=result,
-        title=title_of(result),
-        sentence=verdict_sentence(result),
-        counts=[(status.value, result.counts[status]) for status in Status if result.counts[status]],
-        faults=FAULTS,
-        axis=plots.margin_axis(view.scale),
-        histogram=plots.margin_histogram(view.scale, view.margins),
-        fact_groups=_fact_groups(result),
-        css=Markup((_HERE / "report.css").read_text(encoding="utf-8")),
-        script=Markup(script),
-        script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+    text = (
+        _environment()
+        .get_template("report.html.j2")
+        .render(
+            view=view,
+            result=result,
+            title=title_of(result),
+            sentence=verdict_sentence(result),
+            counts=[(status.value, result.counts[status]) for status in Status if result.counts[status]],
+            faults=FAULTS,
+            axis=plots.margin_axis(view.scale),
+            histogram=plots.margin_histogram(view.scale, view.margins),
+            fact_groups=_fact_groups(result),
+            css=Markup((_HERE / "report.css").read_text(encoding="utf-8")),
+            script=Markup(script),
+            script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+        )
     )
     return text.encode("utf-8", "backslashreplace")
 
 
-def _environment(view: View) -> Environment:
+@cache
+def _environment() -> Environment:
+    """With kit's filters; templates are compiled once in a process."""
     environment = Environment(
         loader=FileSystemLoader(_HERE),
         autoescape=True,
@@ -62,9 +67,9 @@ def _environment(view: View) -> Environment:
         "margin_text": margin_text,
         "number": number,
         "sign": _SIGNS.__getitem__,
-        "timing": lambda session: _timing(session, view.longest_session),
+        "timing": _timing,
         "tone": _tone,
-        "track": lambda row: plots.margin_track(view.scale, row.margin, f"margin {row.label}", _tone(row)),
+        "track": lambda row, scale: plots.margin_track(scale, row.margin, f"margin {row.label}", _tone(row)),
         "words": lambda name: name.replace("_", " "),
     }
     environment.globals["head_legend"] = plots.HEAD_LEGEND
