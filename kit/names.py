@@ -5,15 +5,18 @@ from collections.abc import Iterable
 
 from kit.errors import UsageFault
 
+_SHOWN = 30
+
 
 def near_matches(wrong: str, known: Iterable[str]) -> str:
-    """A clause that helps after a wrong name: the near matches, else all known names."""
+    """A clause that helps after a wrong name: the near matches, else the known names, of many the first ones."""
     names = sorted(set(known))
     by_fold = {name.casefold(): name for name in names}
     close = difflib.get_close_matches(wrong.casefold(), by_fold, n=3, cutoff=0.5)
     if close:
         return "did you mean " + " or ".join(f"'{by_fold[fold]}'" for fold in close) + "?"
-    return "known: " + ", ".join(names) if names else "there is none"
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return f"known: {', '.join(names[:_SHOWN])}{more}" if names else "there is none"
 
 
 def unknown(kind: str, wrong: str, known: Iterable[str]) -> UsageFault:

@@ -31,9 +31,10 @@ def selftest(
 ) -> None:
     """Inject every fault of the catalogue in turn and see which cases are red; then see that none is without a fault.
 
-    Writes selftest.json and selftest.html beside the files of a run. Exit code 0: all caught, and no false alarm; 1: not so.
+    Writes selftest.json and selftest.html beside the files of a run. Exit code 0: all caught, and no false alarm; 1: not so; 130: stopped.
     """
     from kit.cli.progress import Progress, SafeConsole, unheard
+    from kit.errors import ExitCode
     from kit.host.run import Request, execute, prepare, write_reports
     from kit.host.supervisor import stop_signals
     from kit.results.sums import seal
@@ -52,6 +53,7 @@ def selftest(
         for line in (*cases, *beside.told()):
             console.print(line, markup=False, highlight=False, soft_wrap=True)
         return
+    beside.refuse_what_cannot_be_asked()
     with stop_signals() as stop:
         with Progress(prepared.plan, console) as progress:
             finished = execute(prepared, stop, progress)
@@ -64,4 +66,4 @@ def selftest(
     with unheard(console):
         print_selftest(result, console)
         console.print(str(finished.folder / "selftest.html"), soft_wrap=True)
-    raise typer.Exit(0 if result.good else 1)
+    raise typer.Exit(ExitCode.INTERRUPTED if result.stopped else 0 if result.good else 1)

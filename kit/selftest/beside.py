@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kit.errors import EnvironmentFault, ImageFault
+from kit.errors import EnvironmentFault, ImageFault, KitError
 from kit.faults.catalogue import FAULTS, parse_fault
 from kit.faults.kind import ActsOn, FaultKind
 from kit.host.run import Display, Finished, Prepared
@@ -13,7 +13,7 @@ from kit.host.supervisor import StopRequest
 from kit.plan import Plan
 from kit.results.sums import read_folder
 from kit.selftest.choice import Choice
-from kit.selftest.outcome import Beside
+from kit.selftest.outcome import Beside, FaultOutcome
 
 if TYPE_CHECKING:
     from docker import DockerClient
@@ -29,16 +29,29 @@ class BesideThePlan:
     Attributes:
         launches, records: faults of containers, and of the record. engine: for the launches; None where `no_engine` says why.
         plan_lacks: by fault that a plan could ask about and this one does not, the reason.
+        named: the faults were named one by one, so all of them must be asked.
     """
 
     launches: tuple[FaultKind, ...]
     records: tuple[FaultKind, ...]
     engine: "DockerClient | None"
-    no_engine: str
+    no_engine: KitError | None
     plan_lacks: dict[str, str]
+    named: bool
+
+    def refuse_what_cannot_be_asked(self) -> None:
+        """Before anything is started.
+
+        Raises:
+            KitError: a fault of containers was named, and no engine answers or the profile's image is not built.
+        """
+        if self.named and self.no_engine is not None:
+            raise self.no_engine
 
     def asked(self, prepared: Prepared, finished: Finished, stop: StopRequest, display: Display) -> Beside:
         """Ask: first what was written, then the launches, which leave more files in the folder.
+
+        A fault that was named, or that a signal cut off, and so has no answer, is an outcome without one.
 
         Raises:
             KitError: the folder cannot be read or written.
@@ -52,39 +65,45 @@ class BesideThePlan:
         if self.engine is not None and self.launches and not stop.made:
             launcher = Launcher(self.engine, prepared, finished.folder / FOLDER, stop, display)
             launched = launcher.launched(self.launches)
-        outcomes = (*launched.outcomes, *altered)
-        left_out = self.plan_lacks | dict(self._left_out({outcome.name for outcome in outcomes}))
-        return Beside(outcomes, launched.quiet, launched.alarms, left_out, time.monotonic() - begin)
+        answered = {outcome.name: outcome for outcome in (*launched.outcomes, *altered)}
+        left_out = dict(self.plan_lacks)
+        for kind in (*self.launches, *self.records):
+            if kind.name not in answered:
+                why = self._why_not(kind, stop)
+                if self.named or stop.made:
+                    answered[kind.name] = FaultOutcome.of(kind, missing=(why,))
+                else:
+                    left_out[kind.name] = why
+        outcomes = tuple(answered[kind.name] for kind in (*self.launches, *self.records) if kind.name in answered)
+        seconds = time.monotonic() - begin
+        return Beside(outcomes, launched.quiet, launched.alarms, left_out, seconds, stop.made)
 
     def told(self) -> Iterator[str]:
         """What is asked, a line each, and what is not."""
         for kind in self.launches:
-            yield f"not asked: {kind.name} ({self.no_engine})" if self.engine is None else f"launch  {kind.name}"
+            why = self.no_engine.problem if self.no_engine else ""
+            yield f"not asked: {kind.name} ({why})" if why else f"launch  {kind.name}"
         yield from (f"kit verify  {kind.name}" for kind in self.records)
         yield from (f"not asked: {name} ({why})" for name, why in self.plan_lacks.items())
 
-    def _left_out(self, answered: set[str]) -> Iterator[tuple[str, str]]:
-        yield from ((kind.name, self.no_engine or _STOPPED) for kind in self.launches if kind.name not in answered)
-        yield from ((kind.name, _NOTHING_TO_ALTER) for kind in self.records if kind.name not in answered)
+    def _why_not(self, kind: FaultKind, stop: StopRequest) -> str:
+        if kind in self.records:
+            return _NOTHING_TO_ALTER
+        return _STOPPED if stop.made or self.no_engine is None else self.no_engine.problem
 
 
 def beside_the_plan(prepared: Prepared, choice: Choice) -> BesideThePlan:
-    """What else a self-test asks, once its plan is made. An engine is looked for where a fault of containers is asked about.
-
-    Raises:
-        KitError: a fault of containers was named, and no engine answers or the profile's image is not built.
-    """
+    """What else a self-test asks, once its plan is made. An engine is looked for where a fault of containers is asked about."""
     asked = tuple(dict.fromkeys(FAULTS[parse_fault(text).name] for text in choice.asked))
     launches = _of(asked, "containers")
-    engine, why = None, ""
+    engine, no_engine = None, None
     if launches:
         try:
             engine = _engine(prepared)
         except (EnvironmentFault, ImageFault) as fault:
-            if not choice.of_all:
-                raise
-            why = fault.problem
-    return BesideThePlan(launches, _of(asked, "reports"), engine, why, dict(_lacking(prepared.plan, asked)))
+            no_engine = fault
+    lacks = dict(_lacking(prepared.plan, asked))
+    return BesideThePlan(launches, _of(asked, "reports"), engine, no_engine, lacks, not choice.of_all)
 
 
 def _of(kinds: tuple[FaultKind, ...], acts_on: ActsOn) -> tuple[FaultKind, ...]:

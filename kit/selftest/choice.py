@@ -79,6 +79,7 @@ def selftest_plan(profile: Profile, waivers: Waivers, choice: Choice, run_id: st
     """
     asked_about = tuple(dict.fromkeys(map(parse_fault, choice.asked)))
     faults = tuple(fault for fault in asked_about if FAULTS[fault.name].acts_on not in _BESIDE_THE_PLAN)
+    _refuse_ranks(asked_about, choice)
     around = any(FAULTS[fault.name].acts_on in _BESIDE_A_RUN for fault in asked_about)
     kinds = kinds_to_sweep(choice.sweeps)
     known = [planned for planned in _cases(profile, waivers) if _is_chosen(planned.case, choice.cases)]
@@ -109,6 +110,15 @@ def selftest_plan(profile: Profile, waivers: Waivers, choice: Choice, run_id: st
         cases=tuple(planned.case for planned in chosen),
         run_seconds=profile.time.run.total_seconds(),
     )
+
+
+def _refuse_ranks(faults: Sequence[InjectedFault], choice: Choice) -> None:
+    named = [fault.name for fault in faults if FAULTS[fault.name].acts_on == "ranks"]
+    if named and not choice.of_all:
+        raise UsageFault(
+            f"no self-test can ask about the fault '{named[0]}': ranks keep it while they live",
+            f"use 'kit run --inject {named[0]}' on a profile of several GPUs",
+        )
 
 
 def under(fault: InjectedFault, known: Sequence[Planned]) -> Iterator[Planned]:

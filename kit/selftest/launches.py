@@ -41,7 +41,7 @@ class Launcher:
     """Launches containers of a self-test's profile and image; each leaves its reports below `folder`.
 
     Attributes:
-        stop: once it is made, no further launch begins.
+        stop: once it is made, the launch in flight ends without an answer, and no further one begins.
     """
 
     client: "DockerClient"
@@ -57,28 +57,32 @@ class Launcher:
             KitError: a results folder cannot be had.
         """
         cases, different = self._launch("fault-free", FAULT_FREE, ())
-        outcomes = tuple(self._outcome(kind) for kind in kinds if not self.stop.made)
+        if self.stop.made:
+            return Beside()
         alarms = tuple(f"launch without a fault: {line}" for line in different)
+        outcomes = tuple(self._answered(kinds))
         return Beside(outcomes, quiet=0 if alarms else len(cases), alarms=alarms)
+
+    def _answered(self, kinds: Sequence[FaultKind]) -> Iterator[FaultOutcome]:
+        for kind in kinds:
+            outcome = self._outcome(kind)
+            if self.stop.made:
+                return
+            why = outcome.missing[0] if outcome.missing else f"caught by {outcome.caught[0].case}"
+            self.display.line(f"{kind.name}: {why}")
+            yield outcome
 
     def _outcome(self, kind: FaultKind) -> FaultOutcome:
         faults = (InjectedFault(name=kind.name, strength=1.0),)
         cases, different = self._launch(kind.name, LAUNCHES[kind.name], faults)
         hit = cases[_IN_FLIGHT]
-        self.display.line(f"{kind.name}: {different[0] if different else f'caught: {hit.reason}'}")
         caught = Caught(case=_plain(hit), status=hit.status.value, seconds=hit.seconds)
-        return FaultOutcome(
-            fault=kind.name,
-            name=kind.name,
-            effect=kind.effect,
-            where=kind.where,
-            acts_on=kind.acts_on,
-            report=kind.report,
+        return FaultOutcome.of(
+            kind,
             asked=tuple(map(_plain, cases)),
             missing=different,
             caught=() if different else (caught,),
             batteries={"container": not different},
-            upstream={},
         )
 
     def _launch(
@@ -108,7 +112,7 @@ class Launcher:
             output=self.folder / name,
             plan=with_inputs(plan, profile, Waivers(), self.prepared.mode),
         )
-        finished = execute(prepared, StopRequest(), display)
+        finished = execute(prepared, self.stop, display)
         finished.reserve.free()
         write_reports(finished.result, finished.folder)
         return finished.result

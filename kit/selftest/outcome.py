@@ -2,11 +2,13 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Final, Literal
 
 from pydantic import Field
 
 from kit.faults.catalogue import FAULTS, MARK, SWEEP, parse_fault
+from kit.faults.kind import FaultKind
 from kit.faults.process_catalogue import TELLING
 from kit.measurement import Measurement, Record
 from kit.results.model import CaseResult, RunResult, Status
@@ -56,6 +58,33 @@ class FaultOutcome(Record):
     batteries: dict[str, bool]
     upstream: dict[str, Said]
 
+    @classmethod
+    def of(
+        cls,
+        kind: FaultKind,
+        *,
+        text: str = "",
+        asked: tuple[str, ...] = (),
+        missing: tuple[str, ...] = (),
+        caught: tuple[Caught, ...] = (),
+        batteries: Mapping[str, bool] = MappingProxyType({}),
+        upstream: Mapping[str, Said] = MappingProxyType({}),
+    ) -> "FaultOutcome":
+        """Of a fault of this kind; `text` is the fault as typed, else its name."""
+        return cls(
+            fault=text or kind.name,
+            name=kind.name,
+            effect=kind.effect,
+            where=kind.where,
+            acts_on=kind.acts_on,
+            report=kind.report,
+            asked=asked,
+            missing=missing,
+            caught=caught,
+            batteries=dict(batteries),
+            upstream=dict(upstream),
+        )
+
     @property
     def verdict(self) -> Literal["caught", "not caught", "not asked"]:
         """What is said of it in a word."""
@@ -70,7 +99,8 @@ class Beside:
 
     Attributes:
         outcomes: one per fault. quiet: fault-free cases that were as they must be. alarms: what was not, a line each.
-        left_out: by fault that was not asked about, the reason. seconds: how long it took.
+        left_out: by fault that cannot be asked about here, the reason. seconds: how long it took.
+        stopped: before all was asked.
     """
 
     outcomes: tuple[FaultOutcome, ...] = ()
@@ -78,6 +108,7 @@ class Beside:
     alarms: tuple[str, ...] = ()
     left_out: Mapping[str, str] = field(default_factory=dict)
     seconds: float = 0.0
+    stopped: bool = False
 
 
 class SelftestResult(Record):
@@ -91,7 +122,8 @@ class SelftestResult(Record):
         unanswered: fault-free cases that gave no verdict.
         upstream_alarms: by upstream's rule, how many fault-free cases do not pass it, and how many it can judge.
         sweeps: the smallest strengths that were seen.
-        left_out: by fault that was to be asked about and was not, the reason.
+        left_out: by fault of the catalogue that cannot be asked about here, the reason.
+        stopped: by a signal, before all was asked.
     """
 
     schema_version: Literal[3] = 3
@@ -106,12 +138,14 @@ class SelftestResult(Record):
     upstream_alarms: dict[str, tuple[int, int]]
     sweeps: tuple[SweepOutcome, ...] = ()
     left_out: dict[str, str] = Field(default_factory=dict)
+    stopped: bool = False
 
     @property
     def good(self) -> bool:
         """Every fault that was to be asked about was caught, swept ones at their largest, and nothing was red without one."""
         seen = all(sweep.status in _GREEN for sweep in self.sweeps)
-        return seen and not self.alarms and not self.unanswered and all(outcome.caught for outcome in self.faults)
+        quiet = not self.alarms and not self.unanswered
+        return seen and quiet and not self.stopped and all(outcome.caught for outcome in self.faults)
 
 
 _NOTHING: Final = Beside()
@@ -144,6 +178,7 @@ def outcome_of(result: RunResult, beside: Beside = _NOTHING) -> SelftestResult:
         upstream_alarms=alarms_of(without),
         sweeps=tuple(map(sweep_outcome, sweeps)),
         left_out=dict(beside.left_out),
+        stopped=result.interrupted or beside.stopped,
     )
 
 
@@ -154,13 +189,9 @@ def _fault_outcome(text: str, cases: list[CaseResult]) -> FaultOutcome:
     seen = [case for case in asked if case.status in telling]
     caught = sorted((_caught(case) for case in seen), key=lambda c: c.margin or 0.0)
     red = {case.battery for case in seen}
-    return FaultOutcome(
-        fault=text,
-        name=kind.name,
-        effect=kind.effect,
-        where=kind.where,
-        acts_on=kind.acts_on,
-        report=kind.report,
+    return FaultOutcome.of(
+        kind,
+        text=text,
         asked=tuple(_plain(case) for case in asked),
         missing=tuple(f"{_plain(case)}: {case.status.value}" for case in cases if case not in asked),
         caught=tuple(caught),

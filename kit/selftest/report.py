@@ -51,8 +51,11 @@ def sentence(result: SelftestResult) -> str:
     upstream = f"; upstream's rules see {seen} of {judged} on the same answers" if judged else ""
     cases = len(result.alarms) + result.quiet
     alarms = f"{len(result.alarms)} false alarms in {cases} fault-free cases of {result.rounds} rounds"
+    stopped = "stopped before all was asked: " if result.stopped else ""
     missing = f"; {result.unanswered} fault-free cases gave no verdict" if result.unanswered else ""
-    return f"caught {caught} of {len(result.faults)} faults; {alarms}{missing}{upstream}; {result.seconds:.0f} s"
+    return (
+        f"{stopped}caught {caught} of {len(result.faults)} faults; {alarms}{missing}{upstream}; {result.seconds:.0f} s"
+    )
 
 
 def left_out(result: SelftestResult) -> dict[str, list[str]]:

@@ -39,19 +39,7 @@ def report_outcomes(files: Files, kinds: Sequence[FaultKind] = REPORT_FAULTS) ->
         caught = (
             (Caught(case="kit verify", status="refused", seconds=None, measurement=fresh[0][:200]),) if fresh else ()
         )
-        yield FaultOutcome(
-            fault=kind.name,
-            name=kind.name,
-            effect=kind.effect,
-            where=kind.where,
-            acts_on=kind.acts_on,
-            report=kind.report,
-            asked=("kit verify",),
-            missing=(),
-            caught=caught,
-            batteries={"verify": bool(caught)},
-            upstream={},
-        )
+        yield FaultOutcome.of(kind, asked=("kit verify",), caught=caught, batteries={"verify": bool(caught)})
 
 
 def _refusals(files: Files) -> tuple[str, ...]:

@@ -1,5 +1,7 @@
 """The self-test's faults of containers: each is caught as what it is, on a real engine, and nothing else passes for it."""
 
+import signal
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -57,7 +59,9 @@ def test_every_fault_is_caught_and_a_launch_without_one_is_green(launcher: Launc
     assert left(launcher) == []
     assert all((launcher.folder / name / "junit.xml").exists() for name in ("fault-free", *BY_NAME))
     assert isinstance(launcher.display, Lines)
-    assert [line.split(": ")[:2] for line in launcher.display.told] == [[name, "caught"] for name in BY_NAME]
+    assert [line.split(": ")[:2] for line in launcher.display.told] == [
+        [name, f"caught by container/one/1-{LAUNCHES[name].act}"] for name in BY_NAME
+    ]
 
 
 def test_a_fault_that_is_told_as_another_one_is_not_caught(launcher: Launcher, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,9 +93,23 @@ def test_a_red_launch_without_a_fault_is_an_alarm(launcher: Launcher, monkeypatc
     assert "launch without a fault: container/one/1-hang is crashed, not passed" in came.alarms[0]
 
 
-def test_once_it_is_stopped_nothing_more_is_launched(launcher: Launcher) -> None:
-    import signal
+def test_a_stop_ends_the_launch_in_flight_which_answers_nothing(
+    launcher: Launcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(container: object) -> None:
+        launcher.stop.signal = signal.SIGINT
 
+    monkeypatch.setitem(containers.PROVOKED, "container-removed", interrupted)
+    begin = time.monotonic()
+    came = launcher.launched([BY_NAME[name] for name in ("container-killed", "container-removed", "container-stopped")])
+    assert time.monotonic() - begin < 60  # the case would hang for 100 s
+    assert [outcome.name for outcome in came.outcomes] == ["container-killed"]
+    assert (came.quiet, came.alarms) == (4, ())
+    assert left(launcher) == []
+    assert not (launcher.folder / "container-stopped").exists()
+
+
+def test_once_it_is_stopped_nothing_more_is_launched(launcher: Launcher) -> None:
     launcher.stop.signal = signal.SIGINT
     came = launcher.launched(CONTAINER_FAULTS)
-    assert (came.outcomes, came.quiet) == ((), 4)
+    assert (came.outcomes, came.quiet, came.alarms) == ((), 0, ())

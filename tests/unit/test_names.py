@@ -7,6 +7,7 @@ def test_near_matches_whatever_the_case() -> None:
 
 def test_all_names_where_none_is_near() -> None:
     assert near_matches("zzz", ["b", "a"]) == "known: a, b"
+    assert near_matches("zzz", [f"{n:02d}" for n in range(33)]).endswith("28, 29 and 3 more")
 
 
 def test_nothing_known() -> None:

@@ -113,7 +113,9 @@ def test_a_wrong_choice_is_told() -> None:
     with pytest.raises(UsageFault, match="no case of profile cpu is about the fault 'kernel-one-head-scaled'"):
         planned("kernel-one-head-scaled=1.1", cases=("multi-lora/*",))
     with pytest.raises(UsageFault, match="nothing is left to ask"):
-        planned("rank-silent")
+        planned("none")
+    with pytest.raises(UsageFault, match="use 'kit run --inject rank-silent' on a profile of several GPUs"):
+        planned("adapter-missing", "rank-silent")
 
 
 @pytest.mark.parametrize("fault", ["report-event-lost", "container-killed"])
