@@ -62,21 +62,20 @@ class BesideThePlan:
         begin = time.monotonic()
         altered = tuple(report_outcomes(read_folder(finished.folder), self.records)) if self.records else ()
         launched = Beside()
-        if self.engine is not None and self.launches and not stop.made:
+        if self.engine is not None and not stop.made:
             launcher = Launcher(self.engine, prepared, finished.folder / FOLDER, stop, display)
             launched = launcher.launched(self.launches)
         answered = {outcome.name: outcome for outcome in (*launched.outcomes, *altered)}
-        left_out = dict(self.plan_lacks)
+        outcomes, left_out = [], dict(self.plan_lacks)
         for kind in (*self.launches, *self.records):
-            if kind.name not in answered:
-                why = self._why_not(kind, stop)
-                if self.named or stop.made:
-                    answered[kind.name] = FaultOutcome.of(kind, missing=(why,))
-                else:
-                    left_out[kind.name] = why
-        outcomes = tuple(answered[kind.name] for kind in (*self.launches, *self.records) if kind.name in answered)
+            if kind.name in answered:
+                outcomes.append(answered[kind.name])
+            elif self.named or stop.made:
+                outcomes.append(FaultOutcome.of(kind, missing=(self._why_not(kind, stop),)))
+            else:
+                left_out[kind.name] = self._why_not(kind, stop)
         seconds = time.monotonic() - begin
-        return Beside(outcomes, launched.quiet, launched.alarms, left_out, seconds, stop.made)
+        return Beside(tuple(outcomes), launched.quiet, launched.alarms, left_out, seconds, stop.made)
 
     def told(self) -> Iterator[str]:
         """What is asked, a line each, and what is not."""

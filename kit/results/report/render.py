@@ -24,23 +24,20 @@ def to_html(result: RunResult, before: RunResult | None = None) -> bytes:
     """`result` as one HTML file in UTF-8 that loads nothing; with an earlier result `before`, it tells since when."""
     view = View(result, before)
     script = (_HERE / "report.js").read_text(encoding="utf-8")
-    text = (
-        _environment()
-        .get_template("report.html.j2")
-        .render(
-            view=view,
-            result=result,
-            title=title_of(result),
-            sentence=verdict_sentence(result),
-            counts=[(status.value, result.counts[status]) for status in Status if result.counts[status]],
-            faults=FAULTS,
-            axis=plots.margin_axis(view.scale),
-            histogram=plots.margin_histogram(view.scale, view.margins),
-            fact_groups=_fact_groups(result),
-            css=Markup((_HERE / "report.css").read_text(encoding="utf-8")),
-            script=Markup(script),
-            script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-        )
+    template = _environment().get_template("report.html.j2")
+    text = template.render(
+        view=view,
+        result=result,
+        title=title_of(result),
+        sentence=verdict_sentence(result),
+        counts=[(status.value, result.counts[status]) for status in Status if result.counts[status]],
+        faults=FAULTS,
+        axis=plots.margin_axis(view.scale),
+        histogram=plots.margin_histogram(view.scale, view.margins),
+        fact_groups=_fact_groups(result),
+        css=Markup((_HERE / "report.css").read_text(encoding="utf-8")),
+        script=Markup(script),
+        script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
     )
     return text.encode("utf-8", "backslashreplace")
 
